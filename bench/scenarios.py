@@ -45,7 +45,10 @@ server { listen 127.0.0.1:@PORT@; location / { ship_access none; return 200 "OK\
 # valgrind a second is long).
 UNSEEN = 'server { listen 127.0.0.1:@PORT@; status_zone off; location / { return 200 "OK\\n"; } }'
 ZONES = 'server { listen 127.0.0.1:@PORT@; status_zone seen; location / { status_zone place; return 200 "OK\\n"; } }'
-SEEN = f'analytics_zone all rate=1000000000; analytics all; {ZONES}'.replace('location /', 'location /figures/ { api; } location /')
+ASKED = ZONES.replace('location /', 'location /figures/ { api; } location /')
+SEEN = f'analytics_zone all rate=1000000000; analytics all; {ASKED}'
+# As a worker at its limit has it, of whose requests all but a few are only counted.
+LEFT_OUT = SEEN.replace('rate=1000000000', 'rate=1')
 COUNT = '/figures/9/http/analytics_zones/all'
 REWRITES = '''map $arg_a $kind { default other; ~^b one; c two; } map $kind$uri $target { default /none; ~^one/(?<rest>.*)$ /$rest/x; }
 server { listen 127.0.0.1:@PORT@; set $a $kind; if ($http_x_none) { return 403; } rewrite ^/in/(.*)/x$ /mid/$1?z=$arg_a; rewrite ^/mid/(.*)$ /out/$1;
@@ -90,6 +93,9 @@ HELD = {
 COUNTED = {**SAME, **HELD}
 # Counted where they are named.
 NAMED = {
+    # What `seen` is to be compared with: it has one more location than `zones`.
+    'zones_asked': Scenario(ASKED, kind='visitors', path='/', many=4000, last='/figures/9/http/requests'),
+    'left_out': Scenario(LEFT_OUT, kind='visitors', path='/', many=4000, last=COUNT),
     'seen_mixed': Scenario(SEEN, kind='mixed', path='/', many=4000, last=COUNT),
     'seen_fresh': Scenario(SEEN, kind='fresh', path='/', many=4000, last=COUNT),
 }

@@ -62,7 +62,8 @@ function useOrder<T>(p: Props<T>, by: number, down: boolean): T[] {
 }
 
 export function Table<T>(p: Props<T>) {
-  const [[by, down], setSort] = useState<[number, boolean]>([p.sort ?? 0, (p.sort ?? 0) > 0]);
+  // As a click on the head would: numbers from the greatest, words from the first.
+  const [[by, down], setSort] = useState<[number, boolean]>(() => [p.sort ?? 0, (p.sort ?? 0) > 0 && !p.columns[p.sort ?? 0]?.left]);
   const [top, setTop] = useState(0);
   const box = useRef<HTMLDivElement>(null);
   const ordered = useOrder(p, by, down).slice(0, p.few ?? Infinity);

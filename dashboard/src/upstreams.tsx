@@ -28,6 +28,7 @@ export interface PeerRow {
 }
 
 const STATES = ["down", "unavail", "unhealthy", "checking", "draining", "up"];
+const ILL = STATES.slice(0, 3);
 
 function peer(live: Live, upstream: string, shared: boolean, g: Group, asked: string): PeerRow {
   const answers = sub(g, "responses");
@@ -69,6 +70,8 @@ export interface GroupRow {
   state: string;
   up: number;
   servers: number;
+  /** Those that should answer and do not, or are not asked. */
+  ill: number;
   queued: boolean;
   waiting: number;
   most: number;
@@ -89,6 +92,7 @@ export function groupRows(live: Live, block = "http"): GroupRow[] {
       state: live.text(g, "state") || "up",
       up: peers.filter((peer) => live.text(peer, "state") === "up").length,
       servers: peers.length,
+      ill: peers.filter((peer) => ILL.includes(live.text(peer, "state"))).length,
       queued: queue !== undefined,
       waiting: live.num(queue, "size"),
       most: live.num(queue, "max_size"),
@@ -97,6 +101,14 @@ export function groupRows(live: Live, block = "http"): GroupRow[] {
       p99: wait?.p99 ?? 0,
     };
   });
+}
+
+/** Servers in the order in which somebody is to look at them: of upstreams that take no request, of those that have lost some of their
+    servers, and of all others. Within these, and within an upstream, as the configuration has them. */
+export function troubleFirst(rows: PeerRow[], groups: GroupRow[]): PeerRow[] {
+  const rank = new Map(groups.map((g) => [g.name, g.state !== "up" ? 0 : g.ill > 0 ? 1 : 2]));
+  const of = (r: PeerRow) => rank.get(r.upstream) ?? 2;
+  return [...rows].sort((a, b) => of(a) - of(b));
 }
 
 function Mark(p: { state: string }) {
@@ -195,8 +207,9 @@ export function Upstreams(p: { live: Live; block: string; title: string }) {
   const [failed, setFailed] = useState("");
   const [said, setSaid] = useState("");
   const dialog = useRef<HTMLDialogElement>(null);
-  const rows = peerRows(live, block);
-  if (rows.length === 0 && groupRows(live, block).length === 0) {
+  const groups = groupRows(live, block);
+  const rows = troubleFirst(peerRows(live, block), groups);
+  if (rows.length === 0 && groups.length === 0) {
     return (
       <section aria-labelledby={`upstreams-${block}`}>
         <h2 id={`upstreams-${block}`}>{p.title}</h2>
@@ -234,7 +247,7 @@ export function Upstreams(p: { live: Live; block: string; title: string }) {
       </div>
       <p class="said" role="status">{said}</p>
       <Groups live={live} block={block} />
-      <Table label={p.title} columns={columns(block, live.about.writes ? act : undefined)} rows={found} id={(r) => `${r.upstream} ${r.id} ${r.server}`} />
+      <Table label={p.title} columns={columns(block, live.about.writes ? act : undefined)} rows={found} id={(r) => `${r.upstream} ${r.id} ${r.server}`} sort={-1} />
       {!live.about.writes && <p class="foot">Servers are drained, enabled and disabled here where the configuration says <code>dashboard api=/api/;</code> and <code>api write=on;</code></p>}
       <dialog ref={dialog} aria-labelledby="ask" onClose={() => setFailed("")}>
         {asked && (

@@ -177,3 +177,32 @@ fn a_change_is_told_and_the_focus_stays_where_it_was() {
     assert_eq!(page.text("String(document.querySelectorAll('h2 input').length)"), "0");
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
+
+/// The names of upstreams in a table, from above.
+fn upstreams(table: usize) -> String {
+    format!(
+        "[...document.querySelectorAll('main table')[{table}].querySelectorAll('tbody tr:not(.space)')]\
+         .map(r => r.children[0].innerText.trim()).join()"
+    )
+}
+
+#[test]
+fn upstreams_in_trouble_stand_first() {
+    let server = Server::start(
+        "worker_processes 1; events {} http {
+        upstream a { zone a 64k; server 127.0.0.1:1; queue 5; }
+        upstream b { zone b 64k; server 127.0.0.1:1; server 127.0.0.1:2 down; }
+        upstream c { zone c 64k; server 127.0.0.1:1; }
+        upstream d { zone d 64k; server 127.0.0.1:2 down; server 127.0.0.1:3 down; }
+        server { listen 127.0.0.1:%%PORT_0%%; location /live/ { dashboard; } } }",
+    );
+    let Some(mut page) = open(&server, "upstreams") else { return };
+    page.until(&format!("{} === 'd,a'", upstreams(0)));
+    page.until(&format!("{} === 'd,d,b,b,a,c'", upstreams(1)));
+    // By a click they are in another order.
+    page.run(
+        "[...document.querySelectorAll('main table')[1].querySelectorAll('th button')][0].click()",
+    );
+    page.until(&format!("{} === 'a,b,b,c,d,d'", upstreams(1)));
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}

@@ -225,7 +225,12 @@ const MAIN: &[Row] = &[
         "A receiver of the figures that api shows, and how often it gets them (every=10s).",
         set_metrics,
     )
-    .note("Each thing that has a name is a document; receivers of OTLP get metrics, in the names of \"metrics\" without \"_total\": cumulative sums and histograms, and gauges."),
+    .note(
+        "every= is 100ms to 1d. Sent are the figures themselves, as they stand then: what is counted, since it began to be, and not what has \
+         come since the last time. Receivers but those of OTLP get them in the words and units of the api (bytes, milliseconds): a document for each \
+         thing that has a name (a server, an upstream, a cache, ...), 10,000 at most, and one for the rest. Those of OTLP get metrics in the \
+         names of \"metrics\" without \"_total\", in bytes and seconds: cumulative sums and histograms, and gauges.",
+    ),
 ];
 
 pub const MODULE: HttpModule = HttpModule {

@@ -9,7 +9,7 @@ use super::facts;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use weir_analytics::gather::{Batch, Gathered};
+use weir_analytics::gather::{Batch, Gathered, Once};
 use weir_analytics::render::{self, Shown};
 use weir_analytics::report::{Options, Report};
 use weir_http::Request;
@@ -29,7 +29,8 @@ pub(crate) struct Zone {
     days: i32,
     rate: u64,
     reports: Mutex<Reports>,
-    parts: OnceLock<Box<[Part]>>,
+    /// One for each worker that there may be; most never are.
+    parts: OnceLock<Box<[OnceLock<Box<Part>>]>>,
     is_started: AtomicBool,
     /// The report's text, and when it was made: whoever looks within a while is told the same.
     shown: Mutex<Option<(Instant, Arc<str>)>>,
@@ -51,6 +52,8 @@ struct Reports {
 struct Part {
     waiting: Mutex<Gathered>,
     seen: AtomicU64,
+    /// As the thread that counts saw it last.
+    seen_before: AtomicU64,
     left_out: AtomicU64,
     /// Of so many requests one is handed on, less one; a power of two before that.
     mask: AtomicU64,
@@ -92,15 +95,17 @@ impl Zone {
     }
 
     /// A request has been answered.
+    #[inline]
     pub(super) fn add(&self, r: &Request) {
         let worker = &r.conn().worker;
-        let make = || worker.all.each.iter().map(|_| Part::default()).collect();
-        let Some(part) = self.parts.get_or_init(make).get(worker.id) else { return };
-        part.add(r);
+        let make = || worker.all.each.iter().map(|_| OnceLock::new()).collect();
+        if let Some(part) = self.parts.get_or_init(make).get(worker.id) {
+            part.get_or_init(Box::default).add(r);
+        }
     }
 
-    fn parts(&self) -> &[Part] {
-        self.parts.get().map_or(&[], |parts| parts)
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.parts.get().into_iter().flatten().filter_map(|part| part.get().map(|part| &**part))
     }
 
     /// Begins to count, once.
@@ -176,7 +181,7 @@ impl Zone {
     /// All requests so far, and those that were not handed on.
     pub(super) fn figures(&self) -> (u64, u64) {
         let sum = |of: fn(&Part) -> &AtomicU64| {
-            self.parts().iter().map(|part| of(part).load(Ordering::Relaxed)).sum()
+            self.parts().map(|part| of(part).load(Ordering::Relaxed)).sum()
         };
         (sum(|part| &part.seen), sum(|part| &part.left_out))
     }
@@ -192,30 +197,43 @@ impl Zone {
 }
 
 impl Part {
+    #[inline]
     fn add(&self, r: &Request) {
         // The worker alone writes these.
         let seen = self.seen.load(Ordering::Relaxed) + 1;
         self.seen.store(seen, Ordering::Relaxed);
-        if seen & self.mask.load(Ordering::Relaxed) == 0 {
-            let facts = facts::of(r);
-            if lock(&self.waiting).add(&facts) {
-                return;
-            }
+        if seen & self.mask.load(Ordering::Relaxed) != 0 || !self.look_at(r) {
+            self.left_out.store(self.left_out.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
-        self.left_out.store(self.left_out.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// `false`: there is no room.
+    #[inline(never)]
+    fn look_at(&self, r: &Request) -> bool {
+        let (once, head) = (facts::once(r), facts::head(r));
+        let mut waiting = lock(&self.waiting);
+        if head.is_some_and(|head| waiting.add_again(&head, &once)) {
+            return true;
+        }
+        add_by_facts(&mut waiting, r, &once)
     }
 }
 
+/// It has not come before word for word.
+#[inline(never)]
+fn add_by_facts(to: &mut Gathered, r: &Request, once: &Once) -> bool {
+    to.add(&facts::of(r, once), facts::whole_head(r).as_ref())
+}
+
 fn work(zone: &Weak<Zone>) {
-    let (mut before, mut looks) = (Vec::new(), 0_u32);
+    let mut looks = 0_u32;
     while let Some(zone) = zone.upgrade() {
         looks = looks.wrapping_add(1);
-        zone.count(looks % LOOKS_FOR_ALL == 0);
-        before.resize(zone.parts().len(), 0);
-        for (part, before) in zone.parts().iter().zip(&mut before) {
+        zone.count(looks.is_multiple_of(LOOKS_FOR_ALL));
+        for part in zone.parts() {
             let seen = part.seen.load(Ordering::Relaxed);
-            let a_second = (seen - *before) * LOOKS_A_SECOND;
-            *before = seen;
+            let before = part.seen_before.swap(seen, Ordering::Relaxed);
+            let a_second = (seen - before) * LOOKS_A_SECOND;
             part.mask.store(
                 a_second.div_ceil(zone.rate).max(1).next_power_of_two() - 1,
                 Ordering::Relaxed,
