@@ -189,7 +189,6 @@ fn directives_of_other_modules_are_known_by_name() {
         ("fancyindex_name_length", "text-overflow"),
         ("pagespeed", "rewrites no pages"),
         ("lua_capture_error_log", "Lua"),
-        ("ssl_certificate_by_lua_block", "Lua"),
         ("cache_purge_background_queue", "purger="),
         ("multi", "grpc_pass"),
         ("dyups_upstream_conf", "include the file"),

@@ -3,7 +3,7 @@
 use weir_tests::{run_cli, Server, Setup, Signal};
 
 const CONF: &str = r#"events {} error_log %%DIR%%/error.log notice; http { default_type text/plain; access_log %%DIR%%/access.log;
-    lua_package_path '$prefix/lib/?.lua;;'; lua_package_cpath '$prefix/?.so;;'; lua_code_cache on;
+    lua_package_path '${prefix}/lib/?.lua;;'; lua_package_cpath '$prefix/?.so;;'; lua_code_cache on;
     lua_max_pending_timers 8; lua_max_running_timers 4; lua_regex_cache_max_entries 64; lua_regex_match_limit 100000;
     lua_vm_memory 64m;
     init_by_lua_block { begun = "begun" }
@@ -12,7 +12,7 @@ const CONF: &str = r#"events {} error_log %%DIR%%/error.log notice; http { defau
     server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%;
     server_rewrite_by_lua_block { if ngx.var.uri == "/moved" then ngx.req.set_uri("/there", true) end }
     location /there { return 200 "there\n"; }
-    location /worker { content_by_lua_block { ngx.say(worker) } }
+    location /worker { content_by_lua_block { ngx.say(worker, " of ", ngx.worker.count()) } }
     location /old { content_by_lua 'ngx.say("an argument\'s")'; }
     location /file { content_by_lua_file code.lua; }
     location /no-file { content_by_lua_file missing.lua; }
@@ -49,7 +49,7 @@ fn start() -> Server {
 fn each_phase_runs_its_code() {
     let server = start();
     for (path, expected) in [
-        ("/worker", "begun in a worker\n"),
+        ("/worker", "begun in a worker of 1\n"),
         ("/moved", "there\n"),
         ("/old", "an argument's\n"),
         ("/file?who=me", "a file's, by me\n"),
@@ -88,7 +88,7 @@ fn errors_name_their_place_and_end_the_request() {
     ] {
         server.expect_error(text);
     }
-    assert_eq!(server.get("/worker").text(), "begun in a worker\n");
+    assert_eq!(server.get("/worker").text(), "begun in a worker of 1\n");
 }
 
 /// What runs out of memory ends; the others of the worker do not notice.
@@ -120,6 +120,7 @@ fn bodies_are_read_before_code_that_needs_them() {
 #[test]
 fn what_is_not_there_yet_is_refused() {
     for (line, expected) in [
+        ("lua_sa_restart off;", "interrupt no call"),
         ("lua_shared_dict d 1k;", "invalid lua shared dict size"),
         ("balancer_by_lua_block { }", "is not allowed here"),
         ("content_by_lua_block { }", "is not allowed here"),

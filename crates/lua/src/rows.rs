@@ -169,7 +169,7 @@ fn set_path(cf: &mut Cf, d: &Directive) -> ConfResult {
     let text = d.arg(0).to_vec();
     let is_c = d.name.text.ends_with(b"cpath");
     let prefix = weir_runtime::paths::bytes(&cf.prefix).to_vec();
-    let text = replace(&text, b"$prefix", &prefix);
+    let text = replace(&replace(&text, b"${prefix}", &prefix), b"$prefix", &prefix);
     let main = main(cf);
     let place = if is_c { &mut main.package_cpath } else { &mut main.package_path };
     match place.replace(text) {
@@ -248,6 +248,10 @@ const SETTINGS: &[Row] = &[
             cf.warn(d, "lua_code_cache is off; this will hurt performance");
         }
         loc(cf).code_cache.once(d, on)
+    }),
+    Row::new("lua_sa_restart", Context::HTTP, Arity::FLAG, "on", "Signals interrupt no call of code.", |_, d| match d.flag()? {
+        true => Ok(()),
+        false => Err(d.bad(0, "signals are read here and interrupt no call, so that there is nothing to leave out: remove the directive")),
     }),
     Row::new("balancer_keepalive", Context::UPSTREAM, Arity::ONE, "30", "How many connections a worker keeps to a server that balancer_by_lua names.", balancer::set_keepalive)
         .note("counted for each server and not for the upstream as a whole"),

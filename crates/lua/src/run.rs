@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use weir_core::logger::LogLevel;
-use weir_core::{LocalFuture, Session};
+use weir_core::{ConnError, LocalFuture, Session};
 use weir_http::body::{self, BodyError};
 use weir_http::generation::Location;
 use weir_http::lent::Toward;
@@ -409,6 +409,7 @@ async fn read_piece(r: &mut Request, ms: u64) -> Reply {
 async fn drain(r: &mut Request, leave: u64) -> Reply {
     match r.drain(leave).await {
         Ok(()) => Reply::ok(),
+        Err(ConnError::Timeout) => Reply::fail("timeout"),
         Err(_) => Reply::fail("client aborted"),
     }
 }

@@ -121,7 +121,6 @@ pub const MISSING: &[(&str, &str)] = &[
         "nginx renamed it to proxy_buffer_size, and has it in the stream section only",
     ),
     ("lua_*", LUA),
-    ("balancer_by_lua*", LUA),
     ("xslt_*", XSLT),
     ("xml_entities", XSLT),
     ("xml_external_entities", XSLT),

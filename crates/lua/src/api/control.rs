@@ -34,6 +34,10 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("log", ANY, log),
     OpRow::any("log_enabled", ANY, log_enabled),
     OpRow::any("paths", ANY, package_paths),
+    OpRow::any("worker_count", ANY, |state, _, answer| {
+        let count = state.vm.worker.upgrade().map_or(1, |worker| worker.all.workers());
+        answer.number(count as f64)
+    }),
     OpRow::any("config", ANY, config),
     OpRow::any("cjson", ANY, |_, _, answer| answer.text(CJSON.as_bytes())),
     OpRow::any("used_bytes", ANY, |state, _, answer| answer.number(state.vm.used_bytes() as f64)),
@@ -387,8 +391,8 @@ fn package_paths(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i3
     let cpath = main.and_then(|m| m.package_cpath.as_deref()).unwrap_or(b";;");
     let prefix = main.map_or(&b""[..], |m| &m.prefix);
     let worker = state.vm.worker.upgrade();
-    let (id, count) = worker.map_or((0, 1), |w| (w.id, w.all.each.len()));
-    answer.list().text(path).text(cpath).text(prefix).number(id as f64).number(count as f64);
+    let id = worker.map_or(0, |w| w.id);
+    answer.list().text(path).text(cpath).text(prefix).number(id as f64);
     code::LIST
 }
 

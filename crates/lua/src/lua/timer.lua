@@ -185,7 +185,14 @@ end
 package.path = expanded(paths[1], package.path)
 package.cpath = expanded(paths[2], package.cpath)
 
-local worker_id, worker_count = paths[4], paths[5]
+local worker_id = paths[4]
+local OP_COUNT = weir.op "worker_count"
+
+-- A reload may change it.
+local function worker_count()
+    C(OP_COUNT, 0, "", 0, "", 0, 0, 0)
+    return weir.out.x
+end
 
 ngx.config = {
     debug = false, subsystem = "http", nginx_version = 1031003, ngx_lua_version = 10030,
@@ -196,13 +203,13 @@ ngx.config = {
 
 ngx.worker = {
     id = function() return worker_id end,
-    count = function() return worker_count end,
+    count = worker_count,
     pid = function()
         return tonumber(ffi.C.getpid())
     end,
     pids = function()
         local t = {}
-        for at = 1, worker_count do
+        for at = 1, worker_count() do
             t[at] = tonumber(ffi.C.getpid())
         end
         return t
