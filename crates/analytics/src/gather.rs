@@ -5,17 +5,10 @@
 //! only numbers grow; texts are compared and not hashed, so that this is exact: a report that is told of many at once
 //! ([`Report::add_many`]) has counted what it would have counted one by one. Memory has a bound; what has no room is
 //! refused, and its owner says so.
-//!
-//! What has come before word for word is found by that alone ([`Head`]); its fields are not looked at.
-
-mod again;
-
-pub use again::Head;
 
 use crate::event::{Event, Method, Moment, Protocol};
 use crate::report::{Many, Report};
 use crate::sketch::Histogram;
-use again::Again;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Longer texts are cut: URIs, then links, user agents and hosts.
@@ -49,23 +42,6 @@ pub struct Facts<'a> {
     pub bytes: u64,
     /// `None`: not known.
     pub took_ms: Option<u32>,
-}
-
-/// What may differ between two that are alike.
-#[derive(Clone, Copy, Debug)]
-pub struct Once {
-    /// When it ended, since 1970.
-    pub secs: i64,
-    pub bytes: u64,
-    /// `None`: not known.
-    pub took_ms: Option<u32>,
-}
-
-impl Facts<'_> {
-    #[inline]
-    fn once(&self) -> Once {
-        Once { secs: self.secs, bytes: self.bytes, took_ms: self.took_ms }
-    }
 }
 
 /// What two requests must have in common, beside their texts.
@@ -102,7 +78,6 @@ pub struct Gathered {
     texts: Vec<u8>,
     /// Numbers of entries, more by one, by what they are looked up by; 0: none.
     places: Box<[u32]>,
-    again: Again,
     /// Entries before it were taken once; what has come since may be in them all the same.
     taken: usize,
     /// Entries are looked up that are of it.
@@ -119,7 +94,6 @@ impl Default for Gathered {
             entries: Vec::new(),
             texts: Vec::new(),
             places: vec![0; PLACES].into(),
-            again: Again::default(),
             taken: 0,
             quarter: 0..0,
             last_secs: i64::MIN,
@@ -148,15 +122,6 @@ fn spread(hash: u64, word: u64) -> u64 {
 #[inline]
 fn eight(text: &[u8], at: usize) -> u64 {
     text.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |eight| u64::from_le_bytes(*eight))
-}
-
-/// Two have two places together; of three the first is not found again.
-fn put(places: &mut [u32], place: usize, number: usize) {
-    places[place ^ 1] = match (places[place], places[place ^ 1]) {
-        (0, other) => other,
-        (there, _) => there,
-    };
-    places[place] = number as u32;
 }
 
 impl Key {
@@ -201,10 +166,10 @@ impl Key {
 
 impl Entry {
     #[inline]
-    fn add(&mut self, once: &Once) {
-        let ms = once.took_ms.unwrap_or(0);
+    fn add(&mut self, facts: &Facts<'_>) {
+        let ms = facts.took_ms.unwrap_or(0);
         self.hits += 1;
-        self.bytes = self.bytes.saturating_add(once.bytes);
+        self.bytes = self.bytes.saturating_add(facts.bytes);
         self.ms += u64::from(ms);
         self.longest_ms = self.longest_ms.max(ms);
     }
@@ -227,22 +192,9 @@ impl Entry {
 }
 
 impl Gathered {
-    /// Adds a request if it has come before word for word; whether it has.
+    /// Adds a request; `false`: there is no room.
     #[inline]
-    pub fn add_again(&mut self, head: &Head<'_>, once: &Once) -> bool {
-        if !self.quarter.contains(&once.secs) {
-            return false;
-        }
-        let found = self.again.find(head, once);
-        let Some(entry) = found.and_then(|found| self.entries.get_mut(found)) else { return false };
-        entry.add(once);
-        self.note(once);
-        true
-    }
-
-    /// Adds a request; `false`: there is no room. By its head, which is to have all fields that are counted by, it is found sooner
-    /// when it comes again.
-    pub fn add(&mut self, facts: &Facts<'_>, head: Option<&Head<'_>>) -> bool {
+    pub fn add(&mut self, facts: &Facts<'_>) -> bool {
         let mut texts = [facts.uri, facts.referrer, facts.agent, facts.host];
         if is_any_long(&texts) {
             texts = [
@@ -258,32 +210,21 @@ impl Gathered {
             None => self.at(place ^ 1, &key, &texts, facts.secs),
             there => there,
         };
-        let once = facts.once();
-        match there.and_then(|there| Some((there, self.entries.get_mut(there)?))) {
-            Some((there, entry)) => {
-                entry.add(&once);
-                if let Some(head) = head {
-                    self.again.learn(head, &once, there);
-                }
-            }
+        match there.and_then(|there| self.entries.get_mut(there)) {
+            Some(entry) => entry.add(facts),
             None => {
                 if !self.insert(facts, key, place, &texts) {
                     return false;
                 }
             }
         }
-        self.note(&once);
-        true
-    }
-
-    #[inline]
-    fn note(&mut self, once: &Once) {
-        self.last_secs = self.last_secs.max(once.secs);
-        match once.took_ms {
+        self.last_secs = self.last_secs.max(facts.secs);
+        match facts.took_ms {
             Some(0) => self.at_once += 1,
             Some(ms) => self.times.add(ms.saturating_mul(1000)),
             None => {}
         }
+        true
     }
 
     /// The entry of a place, if it is such a request's.
@@ -303,7 +244,6 @@ impl Gathered {
         }
         if !self.quarter.contains(&facts.secs) {
             self.places.fill(0);
-            self.again.forget();
             let from = facts.secs.div_euclid(QUARTER_SECS).saturating_mul(QUARTER_SECS);
             self.quarter = from..from.saturating_add(QUARTER_SECS);
         }
@@ -311,9 +251,14 @@ impl Gathered {
         texts.iter().for_each(|text| self.texts.extend_from_slice(text));
         let secs = facts.secs;
         let mut entry = Entry { key, secs, start, longest_ms: 0, hits: 0, bytes: 0, ms: 0 };
-        entry.add(&facts.once());
+        entry.add(facts);
         self.entries.push(entry);
-        put(&mut self.places, place, self.entries.len());
+        // Two have two places together; of three the first is not found again.
+        self.places[place ^ 1] = match (self.places[place], self.places[place ^ 1]) {
+            (0, other) => other,
+            (there, _) => there,
+        };
+        self.places[place] = self.entries.len() as u32;
         true
     }
 
@@ -340,7 +285,6 @@ impl Gathered {
             std::mem::swap(&mut batch.entries, &mut self.entries);
             std::mem::swap(&mut batch.texts, &mut self.texts);
             self.places.fill(0);
-            self.again.forget();
             self.taken = 0;
             return false;
         }

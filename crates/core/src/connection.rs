@@ -62,8 +62,6 @@ pub struct Connection {
     client_text: OnceCell<Box<[u8]>>,
     /// Begun so far: `$connection_requests`.
     pub requests: Cell<u32>,
-    /// Where in a request's head the last field stood that says who comes: without a link, and with one.
-    pub field_guess: [Cell<u8>; 2],
     /// Monotonic ms when it was accepted.
     pub start_ms: u64,
     /// What a PROXY header has said.
@@ -143,7 +141,6 @@ impl Connection {
             local: Cell::new(None),
             client_text: OnceCell::new(),
             requests: Cell::new(0),
-            field_guess: Default::default(),
             start_ms: clock::mono_ms(),
             proxied: RefCell::new(None),
             out: RefCell::new(OutQueue::default()),

@@ -4,7 +4,6 @@ mod fields;
 mod flags;
 pub(crate) mod packed;
 
-pub use fields::HeadText;
 pub use flags::Flags;
 
 use crate::body::RequestBody;
@@ -263,7 +262,6 @@ impl Request {
     }
 
     /// The client's address as the request sees it.
-    #[inline]
     pub fn client(&self) -> ClientAddr {
         self.client.as_ref().map_or_else(|| self.conn().client(), |c| c.0)
     }
@@ -342,7 +340,6 @@ impl Request {
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Range32 {
-        self.flags.fields_changed = true;
         let start = self.buf.len() as u32;
         self.buf.extend_from_slice(bytes);
         Range32 { start, end: self.buf.len() as u32 }

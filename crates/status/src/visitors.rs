@@ -45,7 +45,7 @@ const ROWS: &[Row] = &[
     .note(
         "Weir's own. What weir analyze tells of logs (visitors, URLs, referrers, countries, browsers, bots, ...), told by \
          the api at /http/analytics_zones and by the dashboard. A zone takes about 6 MB, twice that once its days are \
-         over, and one MB (3 MB at most) for each worker, whatever clients send: it shows the last days=N days (7) at least, and not more than twice as many. \
+         over, and half a MB (2 MB at most) for each worker, whatever clients send: it shows the last days=N days (7) at least, and not more than twice as many. \
          privacy=shortened shows addresses by their networks (24 bits of IPv4's, 48 of IPv6's), hashed by a name that \
          changes each day. geoip= names an .mmdb with countries or networks, and may be given several times. Of more \
          than rate=N requests a second (5000) a worker looks at every second, fourth, eighth one: how many were left out \
@@ -214,24 +214,14 @@ fn handler(r: &mut Request) -> Flow {
     if r.is_part() {
         return Flow::Declined;
     }
-    let said = match &*r.loc().conf::<VisitorsLoc>().said {
-        Some(said) if said.filter.is_none() => said,
-        Some(said) => {
-            let said = Arc::clone(said);
-            return filtered(r, &said);
+    let Some(said) = &*r.loc().conf::<VisitorsLoc>().said else { return Flow::Declined };
+    if said.filter.is_some() {
+        let said = Arc::clone(said);
+        let counts = said.filter.as_ref().is_none_or(|filter| r.is_true(filter));
+        if let Some(zone) = said.zone.get().filter(|_| counts) {
+            zone.add(r);
         }
-        None => return Flow::Declined,
-    };
-    if let Some(zone) = said.zone.get() {
-        zone.add(r);
-    }
-    Flow::Declined
-}
-
-#[inline(never)]
-fn filtered(r: &mut Request, said: &Said) -> Flow {
-    let counts = said.filter.as_ref().is_none_or(|filter| r.is_true(filter));
-    if let Some(zone) = said.zone.get().filter(|_| counts) {
+    } else if let Some(zone) = said.zone.get() {
         zone.add(r);
     }
     Flow::Declined

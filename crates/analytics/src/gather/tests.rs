@@ -65,28 +65,6 @@ fn request<'a>(chance: &mut Chance, secs: i64, room: &'a mut [String; 4]) -> Fac
     }
 }
 
-/// As its lines may have come.
-fn text(facts: &Facts<'_>, more: u64) -> String {
-    let shown = String::from_utf8_lossy;
-    let (method, protocol) = (facts.method.name(), facts.protocol.name());
-    let (uri, host) = (shown(facts.uri), shown(facts.host));
-    let (agent, referrer) = (shown(facts.agent), shown(facts.referrer));
-    format!("{method} {uri} {protocol}\r\nHost: {host}\r\nX: {more}\r\nUser-Agent: {agent}\r\nReferer: {referrer}")
-}
-
-fn head<'a>(facts: &Facts<'_>, text: &'a str) -> Head<'a> {
-    let target_end = facts.method.name().len() + 1 + facts.uri.len();
-    let kind = u64::from(facts.status) | u64::from(facts.family) << 40;
-    Head { text: text.as_bytes(), target_end, fields: 7, address: facts.address, kind }
-}
-
-/// As a worker does.
-fn see(gathered: &mut Gathered, facts: &Facts<'_>, head: &Head<'_>) -> bool {
-    let is_known = gathered.add_again(head, &facts.once());
-    assert!(is_known || gathered.add(facts, Some(head)));
-    is_known
-}
-
 /// As it would be counted by itself.
 fn event<'a>(facts: &Facts<'a>, offset: i64) -> Event<'a> {
     Event {
@@ -134,16 +112,12 @@ fn what_is_gathered_counts_as_one_by_one() {
             (Report::new(options(privacy.clone())), Report::new(options(privacy)));
         let (mut gathered, mut batch) = (Gathered::default(), Batch::default());
         let (mut chance, mut room) = (Chance(1), Default::default());
-        let (mut entries_most, mut known) = (0, 0);
+        let mut entries_most = 0;
         for n in 0..20_000_i64 {
-            // Some come again and again.
-            let (mut few, more) = (Chance(100 * chance.below(5)), chance.below(3));
-            let one = if more == 0 { &mut chance } else { &mut few };
-            let facts = request(one, 1_700_000_000 + 3 * n, &mut room);
+            let facts = request(&mut chance, 1_700_000_000 + 3 * n, &mut room);
             plain.forget();
             plain.add(&event(&facts, offset));
-            let text = text(&facts, more);
-            known += u32::from(see(&mut gathered, &facts, &head(&facts, &text)));
+            assert!(gathered.add(&facts));
             entries_most = entries_most.max(gathered.entries.len());
             match chance.below(700) {
                 0 => take(&mut gathered, &mut batch, &mut told, offset),
@@ -159,7 +133,6 @@ fn what_is_gathered_counts_as_one_by_one() {
         gathered.rewind();
         take(&mut gathered, &mut batch, &mut told, offset);
         assert!(entries_most > AT_ONCE, "{entries_most}");
-        assert!((5_000..15_000).contains(&known), "{known}");
         assert_eq!(plain.summary().valid, 20_000);
         assert_eq!(shown(&plain), shown(&told));
     }
@@ -171,20 +144,20 @@ fn what_comes_again_takes_no_room() {
     let facts = request(&mut chance, 1_700_000_000, &mut room);
     let mut gathered = Gathered::default();
     for _ in 0..1000 {
-        assert!(gathered.add(&facts, None));
+        assert!(gathered.add(&facts));
     }
     assert_eq!(gathered.entries.len(), 1);
     // It is told once, and then only what has come since.
     let (mut batch, mut report) = (Batch::default(), Report::new(options(Privacy::Plain)));
     take(&mut gathered, &mut batch, &mut report, 0);
-    gathered.add(&facts, None);
+    gathered.add(&facts);
     take(&mut gathered, &mut batch, &mut report, 0);
     assert_eq!(report.summary().valid, 1000);
     gathered.rewind();
     take(&mut gathered, &mut batch, &mut report, 0);
     assert_eq!(report.summary().valid, 1001);
     // A quarter of an hour later it is another.
-    gathered.add(&Facts { secs: facts.secs + QUARTER_SECS, ..facts }, None);
+    gathered.add(&Facts { secs: facts.secs + QUARTER_SECS, ..facts });
     assert_eq!(gathered.entries.len(), 2);
 }
 
@@ -197,63 +170,14 @@ fn memory_is_bounded_whoever_comes() {
     let mut added = 0;
     for n in 0..200_000_u64 {
         let uri = format!("/{n:0300}");
-        added += u64::from(gathered.add(&Facts { uri: uri.as_bytes(), ..like }, None));
+        added += u64::from(gathered.add(&Facts { uri: uri.as_bytes(), ..like }));
         assert!(gathered.bytes() <= MAX_BYTES);
     }
     assert!((5000..10_000).contains(&added), "what has no room is refused: {added}");
     take(&mut gathered, &mut batch, &mut report, 0);
     assert_eq!(report.summary().valid, added);
     assert!(gathered.entries.is_empty() && gathered.bytes() == 0, "much is not kept");
-    assert!(gathered.add(&like, None), "there is room again");
+    assert!(gathered.add(&like), "there is room again");
     take(&mut gathered, &mut batch, &mut report, 0);
     assert!(batch.texts.capacity() <= 2 * KEPT_MAX_BYTES);
-}
-
-#[test]
-fn what_comes_again_word_for_word_is_found_by_that() {
-    let (mut chance, mut room) = (Chance(3), Default::default());
-    let facts = request(&mut chance, 1_700_000_000, &mut room);
-    let mut gathered = Gathered::default();
-    // Of different lengths.
-    let texts: Vec<String> = (0..30).map(|n| text(&facts, 1 << n) + &"x".repeat(n)).collect();
-    let mut seen = |facts: &Facts<'_>, text: &str| see(&mut gathered, facts, &head(facts, text));
-    assert_eq!([(); 4].map(|()| seen(&facts, &texts[0])), [false, false, true, true]);
-    // What differs is another one, however alike.
-    let others = [
-        Facts { status: facts.status + 1, ..facts },
-        Facts { address: facts.address + 1, ..facts },
-        Facts { took_ms: None, ..facts },
-        Facts { secs: facts.secs + QUARTER_SECS, ..facts },
-    ];
-    others.iter().for_each(|other| assert!(!seen(other, &texts[0])));
-    let mut know = |n: usize| seen(&others[3], &texts[n]);
-    (0..30).for_each(|n| drop(know(n)));
-    assert!((0..30).all(know), "all of them lead to one entry");
-    assert_eq!(gathered.entries.len(), 5);
-    // What they led to is taken away, and they with it.
-    let more = vec!["x".repeat(TEXT_MAX_BYTES); 1 + KEPT_MAX_BYTES / TEXT_MAX_BYTES];
-    for (n, agent) in more.iter().enumerate() {
-        gathered.add(&Facts { status: n as u16, agent: agent.as_bytes(), ..others[3] }, None);
-    }
-    gathered.take(&mut Batch::default());
-    assert!(gathered.entries.is_empty() && gathered.again.bytes() == 0);
-    assert!(!see(&mut gathered, &others[3], &head(&facts, &texts[0])));
-}
-
-#[test]
-fn heads_that_never_come_again_are_not_asked_about_for_long() {
-    let (mut chance, mut room) = (Chance(3), Default::default());
-    let facts = request(&mut chance, 1_700_000_000, &mut room);
-    let mut gathered = Gathered::default();
-    let mut bytes_most = 0;
-    for n in 0..20_000 {
-        let text = format!("{}{}", text(&facts, n), "x".repeat(1500));
-        assert!(!see(&mut gathered, &facts, &head(&facts, &text)));
-        bytes_most = bytes_most.max(gathered.again.bytes());
-    }
-    assert!((1..=again::MAX_BYTES).contains(&bytes_most), "{bytes_most}");
-    assert!(gathered.again.rests(), "nobody is found");
-    // Who says the same again is found in the end.
-    let text = text(&facts, 0);
-    assert!((0..10_000).any(|_| see(&mut gathered, &facts, &head(&facts, &text))));
 }

@@ -56,13 +56,11 @@ pub struct Flags {
     pub(crate) counted: bool,
     /// What it goes through is noted ([`crate::trace`]).
     pub(crate) traced: bool,
-    /// Fields were set or taken away since it came.
-    pub(crate) fields_changed: bool,
 }
 
 impl Flags {
     /// Every one, so that none is forgotten where they are packed.
-    pub(super) fn all(&mut self) -> [&mut bool; 28] {
+    pub(super) fn all(&mut self) -> [&mut bool; 27] {
         let Flags {
             uri_changed,
             own_location,
@@ -91,7 +89,6 @@ impl Flags {
             unsent,
             counted,
             traced,
-            fields_changed,
         } = self;
         [
             uri_changed,
@@ -121,7 +118,6 @@ impl Flags {
             unsent,
             counted,
             traced,
-            fields_changed,
         ]
     }
 }

@@ -9,7 +9,7 @@ use super::facts;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use weir_analytics::gather::{Batch, Gathered, Once};
+use weir_analytics::gather::{Batch, Gathered};
 use weir_analytics::render::{self, Shown};
 use weir_analytics::report::{Options, Report};
 use weir_http::Request;
@@ -210,19 +210,8 @@ impl Part {
     /// `false`: there is no room.
     #[inline(never)]
     fn look_at(&self, r: &Request) -> bool {
-        let (once, head) = (facts::once(r), facts::head(r));
-        let mut waiting = lock(&self.waiting);
-        if head.is_some_and(|head| waiting.add_again(&head, &once)) {
-            return true;
-        }
-        add_by_facts(&mut waiting, r, &once)
+        lock(&self.waiting).add(&facts::of(r))
     }
-}
-
-/// It has not come before word for word.
-#[inline(never)]
-fn add_by_facts(to: &mut Gathered, r: &Request, once: &Once) -> bool {
-    to.add(&facts::of(r, once), facts::whole_head(r).as_ref())
 }
 
 fn work(zone: &Weak<Zone>) {
