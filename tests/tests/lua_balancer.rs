@@ -1,6 +1,6 @@
 //! Lua: `balancer_by_lua`, which chooses servers, and what connections to them are kept.
 
-use weir_tests::{free_port, run_cli, Next, Origin, Server, Setup};
+use weir_tests::{expect_soon, free_port, run_cli, Next, Origin, Server, Setup};
 
 const CONF: &str = r#"events {} error_log %%DIR%%/error.log notice; http { default_type text/plain; log_format a "$uri $upstream_addr $upstream_status";
     access_log %%DIR%%/access.log a; proxy_next_upstream error timeout http_503;
@@ -54,6 +54,26 @@ fn a_server_is_named_and_its_connection_kept() {
     let r = server.get(&format!("/named?from=203.0.113.1&to={}", origin.port()));
     assert_eq!(r.status, 500);
     server.expect_error("bind(203.0.113.1) failed");
+}
+
+/// Names that connections are kept for may be clients': they have a bound.
+#[test]
+fn connections_for_many_names_are_let_go() {
+    let conf = CONF.replace(
+        "assert(b.set_current_peer(\"127.0.0.1\", tonumber(ngx.var.arg_to)))",
+        "assert(b.set_current_peer(\"127.0.0.1\", tonumber(ngx.var.arg_to), ngx.var.arg_name))",
+    );
+    let server = Setup::new(&conf).file("choose.lua", "").start();
+    let origin = Origin::start(|_, conn| {
+        conn.reply("200 OK", "", "origin\n");
+        Next::Keep
+    });
+    let ask =
+        |n: usize| server.get(&format!("/named?keep=1&name=n{n}&to={}", origin.port())).status;
+    assert!((0..520).all(|n| ask(n) == 200));
+    let held = || server.descriptors();
+    expect_soon("descriptors are given back", || held() < 300);
+    assert_eq!((ask(519), origin.connections()), (200, 520));
 }
 
 #[test]

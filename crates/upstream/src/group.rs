@@ -475,7 +475,7 @@ impl WorkerGroup {
     }
 
     /// Its configuration has had its time.
-    fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.retired.set(true);
         self.with_idle(Pool::clear);
     }

@@ -8,6 +8,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use weir_core::Worker;
 
+/// How many a worker keeps connections to.
+const NAMED_MAX: usize = 512;
+
 /// Servers that code has named, each a group of its own, as long as connections to them wait or are in use.
 #[derive(Default)]
 pub(crate) struct Named {
@@ -24,15 +27,27 @@ impl Named {
         self.all.values()
     }
 
-    fn sweep(&mut self) {
-        if self.all.len() < self.sweep_at {
-            return;
+    /// Looks for those that nobody uses any more. Where there are very many (code may take names from clients), the
+    /// connections of those that are not in use are closed; whether there is room for one more.
+    fn make_room(&mut self) -> bool {
+        if self.all.len() >= self.sweep_at {
+            let is_used = |group: &Rc<WorkerGroup>| {
+                let waits = group.with_idle(|pool| !pool.is_empty()).unwrap_or(false);
+                Rc::strong_count(group) > 1 || waits
+            };
+            self.all.retain(|_, group| is_used(group));
+            self.sweep_at = 2 * self.all.len() + 16;
         }
-        let is_used = |group: &Rc<WorkerGroup>| {
-            Rc::strong_count(group) > 1 || group.with_idle(|pool| !pool.is_empty()).unwrap_or(false)
-        };
-        self.all.retain(|_, group| is_used(group));
-        self.sweep_at = 2 * self.all.len() + 16;
+        if self.all.len() >= NAMED_MAX {
+            self.all.retain(|_, group| {
+                let is_in_use = Rc::strong_count(group) > 1;
+                if !is_in_use {
+                    group.retire();
+                }
+                is_in_use
+            });
+        }
+        self.all.len() < NAMED_MAX
     }
 }
 
@@ -72,8 +87,9 @@ impl WorkerGroup {
         shape.keepalive = keepalive;
         let fresh = WorkerGroup::new(Arc::new(shape), Weak::new(), &self.spares, worker.id);
         let mut named = all.named.borrow_mut();
-        named.sweep();
-        named.all.insert(key, Rc::clone(&fresh));
+        if named.make_room() {
+            named.all.insert(key, Rc::clone(&fresh));
+        }
         fresh
     }
 }
