@@ -110,6 +110,8 @@ fn what_code_leaves_alone_is_the_configurations() {
     server.expect_error("lua balancer: no peer set");
     assert_eq!(server.get("/none?exit=403").status, 403);
     assert_eq!(server.get("/none?exit=-3").status, 502);
+    // The next one, and so until there are no more tries.
+    assert_eq!(server.get("/none?exit=-5").status, 502);
     assert_eq!(server.get("/broken").status, 500);
     server.expect_error("API disabled in the context of balancer_by_lua*");
     assert_eq!(server.get("/elsewhere").text(), "no upstream found\n");

@@ -45,7 +45,11 @@ pub(crate) fn choose(r: &mut Request, run: &mut Run<'_>) -> Chosen {
         return match balanced::choose(r, run, &balancer) {
             Answer::Server(lease) => chosen(r, run, lease.ok_or(NO_LIVE)),
             Answer::Status(status) => Chosen::Failed(Some(status)),
-            Answer::Next => Chosen::Failed(failed(r, run, None, None, next::ERROR)),
+            Answer::Next => {
+                // No server is given back, so that nothing else would count it.
+                run.choice.tries = run.choice.tries.saturating_sub(1);
+                Chosen::Failed(failed(r, run, None, None, next::ERROR))
+            }
         };
     }
     let lease = pick(r, run);
