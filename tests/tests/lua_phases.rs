@@ -150,6 +150,25 @@ fn code_runs_before_its_phase_where_it_is_not_postponed() {
     }
 }
 
+/// Globals are the worker's, as they are in OpenResty; who makes one while requests are served is told of it once.
+#[test]
+fn globals_are_shared_and_told_of() {
+    let server = Setup::new(
+        "events {} error_log %%DIR%%/error.log notice; http { default_type text/plain;
+        init_by_lua 'begun = 1';
+        server { listen 127.0.0.1:%%PORT_0%%;
+        location / { content_by_lua_block { count = (count or begun) + 1 ngx.say(count) } } } }",
+    )
+    .start();
+    assert_eq!([server.get("/").text(), server.get("/").text()], ["2\n", "3\n"]);
+    server.get("/none");
+    let log = server.read("error.log");
+    let told = "writing a global Lua variable ('count')";
+    assert_eq!(log.matches(told).count(), 1, "{log}");
+    assert!(log.contains("\n\tcontent_by_lua(nginx.conf:4):1"), "{log}");
+    assert!(!log.contains("('begun')"), "{log}");
+}
+
 /// Without the cache code is read anew for each request, and its globals are that request's.
 #[test]
 fn each_request_has_a_state_of_its_own_without_the_cache() {
@@ -159,14 +178,14 @@ fn each_request_has_a_state_of_its_own_without_the_cache() {
         server { listen 127.0.0.1:%%PORT_0%%;
         location /kept { lua_code_cache on; content_by_lua_block { ngx.say(require('m')) } }
         location / { rewrite_by_lua_block { count = (count or begun) + 1 ngx.ctx.n = require('m') }
-            content_by_lua_block { ngx.say(ngx.ctx.n, ' ', _G.count or 'none', ' ', (ngx.shared.d:incr('n', 1, 0))) } } } }",
+            content_by_lua_block { ngx.say(ngx.ctx.n, ' ', _G.count, ' ', (ngx.shared.d:incr('n', 1, 0))) } } } }",
     )
     .file("m.lua", "return 'one'")
     .start();
-    assert_eq!(server.get("/").text(), "one none 1\n");
+    assert_eq!(server.get("/").text(), "one 2 1\n");
     assert_eq!(server.get("/kept").text(), "one\n");
     server.write("m.lua", "return 'two'");
-    assert_eq!(server.get("/").text(), "two none 2\n");
+    assert_eq!(server.get("/").text(), "two 2 2\n");
     assert_eq!(server.get("/kept").text(), "one\n");
     let said = run_cli(&["-t"], "events {} http { lua_code_cache off; }");
     assert!(

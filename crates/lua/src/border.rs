@@ -1,24 +1,31 @@
 //! The border to LuaJIT: the one file of this crate with `unsafe` in it.
 //!
-//! An [`Engine`] is one Lua state. Rust enters it by one call, [`Engine::enter`], and Lua calls back by one
-//! function of C's, [`weir_call`], which the FFI compiles into traces. What Lua code may ask for is lent for the
-//! time of one `enter`: a [`Host`], which gets the words of the question and writes the answer.
+//! An [`Engine`] is one Lua state. Rust begins code in it ([`Engine::begin`], on a coroutine that is used again, or
+//! [`Engine::call`], where the code does not wait) and lets it go on ([`Engine::resume`]); what is more than one
+//! thread is Lua's own to order ([`Engine::enter`]). Lua calls back by functions of one operation each ([`native`]),
+//! and by one function of C's for all of them, [`weir_call`], which the FFI compiles into traces. What Lua code may
+//! ask for is lent for the time of one call: a [`Host`], which gets the words of the question and writes the answer.
 //!
 //! Rules that everything here keeps:
 //! * a state never leaves its thread (`Engine` has a raw pointer and is neither `Send` nor `Sync`);
-//! * no error of Lua's passes a frame of Rust's: Rust calls only what is protected (`lua_pcall`, loading), or what
-//!   raises nothing but "not enough memory" and is itself called within `lua_cpcall`;
+//! * an error of Lua's passes no frame of Rust's but those of functions that Lua calls (`extern "C-unwind"`), and
+//!   those have nothing to drop where it does; what calls Lua is protected (`lua_pcall`, `lua_resume`, loading);
 //! * no panic passes a frame of Lua's: [`weir_call`] and the allocator catch them;
 //! * a host is used by one call at a time: it is taken away while it works;
-//! * an operation may enter the state anew (an answer's filters run code) only if it was called by
-//!   [`weir_function`], which is a function of Lua's own kind: LuaJIT allows that of no call by the FFI.
+//! * an operation may enter the state anew (an answer's filters run code) only if it was called by a function of
+//!   Lua's own kind ([`native`], [`texts`]): LuaJIT allows that of no call by the FFI;
+//! * what pushes values may collect garbage, and with it run code that asks for operations: the text that is being
+//!   pushed is out of their reach.
 #![allow(unsafe_code)]
 
+use crate::crossing::{kept, Answer, Args, Entered, Failure, Host, Item, Items, Values, Went};
+use crate::machine::code;
 use mlua_sys as lua;
 use std::alloc::{alloc, dealloc, realloc, Layout};
 use std::any::Any;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void, CStr};
+use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
 
@@ -40,30 +47,6 @@ pub(crate) fn check_syntax(text: &[u8], name: &CStr) -> Result<(), String> {
     // SAFETY: the state is closed once, and not used behind this.
     unsafe { lua::lua_close(state) };
     done
-}
-
-/// What Lua asks with.
-pub(crate) struct Args<'a> {
-    pub i: i32,
-    pub a: &'a [u8],
-    pub b: &'a [u8],
-    pub x: f64,
-    pub y: f64,
-}
-
-/// What it is answered besides a code. It is the engine's, and used again.
-#[derive(Default)]
-pub(crate) struct Answer {
-    pub text: Vec<u8>,
-    pub x: f64,
-    pub i: i32,
-    pub k: i32,
-}
-
-/// Who answers Lua.
-pub(crate) trait Host {
-    /// The code is for the Lua side to know what is in the answer.
-    fn call(&mut self, op: i32, args: &Args<'_>, answer: &mut Answer) -> i32;
 }
 
 /// As the Lua side declares it.
@@ -97,7 +80,32 @@ struct Shared {
     panic: Option<Box<dyn Any + Send>>,
     /// The coroutine that an operation was called by, if Lua may be entered from there.
     caller: *mut lua::lua_State,
+    /// The first coroutine is at work in a call of its own.
+    is_busy: bool,
+    /// The registry's number of the coroutine that Rust goes on with.
+    running: c_int,
+    /// The registry's numbers of what Lua has given to be kept ([`kept`]).
+    kept: Vec<c_int>,
+    /// Coroutines that have ended and serve again.
+    idle: Vec<Thread>,
+    /// The registry's numbers that nobody needs any more.
+    freed: Vec<c_int>,
+    /// What [`texts`] puts together.
+    scratch: Vec<u8>,
 }
+
+/// A coroutine that Rust goes on with.
+pub(crate) struct Thread {
+    state: *mut lua::lua_State,
+    /// The registry's number, which keeps it from being collected.
+    reference: c_int,
+}
+
+/// What a yield is for, as light userdata.
+const MARK: *mut c_void = ptr::without_provenance_mut(1);
+const LEAVE: *mut c_void = ptr::without_provenance_mut(2);
+/// Coroutines that are kept to be used again.
+const IDLE_MAX: usize = 512;
 
 /// One Lua state.
 pub(crate) struct Engine {
@@ -107,14 +115,10 @@ pub(crate) struct Engine {
     entry: c_int,
 }
 
-/// How an entry has failed: nothing of it can be relied on but the text.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// An error that nobody caught.
-    Error(String),
-    /// There is no memory left for this engine.
-    Memory,
-}
+/// What a call from Rust is made on, and whether that is the state's first coroutine.
+type Place = (*mut lua::lua_State, bool);
+/// What a call was made on, the height of the stack before it, and what it has come to.
+type Done = (*mut lua::lua_State, c_int, c_int);
 
 thread_local! {
     /// Whether Lua runs on this thread.
@@ -168,7 +172,7 @@ unsafe fn slice<'a>(p: *const u8, n: usize) -> &'a [u8] {
 ///
 /// # Safety
 ///
-/// `caller` is null, or the coroutine that runs and has called by [`weir_function`].
+/// `caller` is null, or the coroutine that runs and has called by a function of Lua's own kind.
 unsafe fn answer(op: c_int, args: &Args<'_>, caller: *mut lua::lua_State) -> c_int {
     let Some((host, shared)) = HOST.take() else { return BROKEN };
     // SAFETY: both were put there by `enter`, which has not returned: Lua runs only within it. The host was taken
@@ -209,21 +213,323 @@ unsafe extern "C" fn weir_call(
     unsafe { answer(op, &Args { i, a: slice(a, an), b: slice(b, bn), x, y }, ptr::null_mut()) }
 }
 
-/// The same as a function of Lua's, of an operation, a number and a text: for operations that may enter Lua.
-unsafe extern "C-unwind" fn weir_function(l: *mut lua::lua_State) -> c_int {
-    // SAFETY: the state is the running one. The text is on its stack for as long as this lasts; a value that is no
-    // string is not asked for its text. Nothing here raises.
+/// The text at a place of the stack, which stays there; null where there is none.
+unsafe fn text_arg<'a>(l: *mut lua::lua_State, at: c_int) -> &'a [u8] {
+    // SAFETY: the value is on the stack as long as the function that was called with it lasts. A number is made a
+    // string in its place, which may raise "not enough memory".
     unsafe {
         let mut length = 0;
-        let text = match lua::lua_type(l, 3) {
-            lua::LUA_TSTRING => lua::lua_tolstring(l, 3, &mut length),
-            _ => ptr::null(),
-        };
-        let (op, i) = (lua::lua_tonumber(l, 1) as c_int, lua::lua_tonumber(l, 2) as c_int);
-        let args = Args { i, a: slice(text.cast(), length), b: &[], x: 0.0, y: 0.0 };
-        let code = answer(op, &args, l);
-        lua::lua_pushnumber(l, f64::from(code));
+        match lua::lua_type(l, at) {
+            lua::LUA_TSTRING | lua::LUA_TNUMBER => {
+                let text = lua::lua_tolstring(l, at, &mut length);
+                slice(text.cast(), length)
+            }
+            _ => &[],
+        }
+    }
+}
+
+/// Pushes the values of an answer that has some; how many.
+unsafe fn push_values(l: *mut lua::lua_State, code: c_int, x: f64, text: &[u8]) -> c_int {
+    // SAFETY: the stack has room for `LUA_MINSTACK` values above a function's arguments, and more is asked for.
+    // Nothing here is dropped when pushing raises.
+    unsafe {
+        match code {
+            code::TEXT => lua::lua_pushlstring_(l, text.as_ptr().cast(), text.len()),
+            code::NUMBER => lua::lua_pushnumber(l, x),
+            code::TRUE => lua::lua_pushboolean(l, 1),
+            code::FALSE => lua::lua_pushboolean(l, 0),
+            code::LIST => return push_list(l, text),
+            code::TABLE => push_table(l, text),
+            code::CUT_TABLE => {
+                push_table(l, text);
+                lua::lua_pushlstring_(l, c"truncated".as_ptr(), 9);
+                return 2;
+            }
+            code::GROUPS => push_groups(l, text),
+            code::FAILED => {
+                lua::lua_pushnil(l);
+                lua::lua_pushlstring_(l, text.as_ptr().cast(), text.len());
+                return 2;
+            }
+            _ => lua::lua_pushnil(l),
+        }
         1
+    }
+}
+
+unsafe fn push_item(l: *mut lua::lua_State, item: Item<'_>) {
+    // SAFETY: there is room for one value; see `push_values`.
+    unsafe {
+        match item {
+            Item::Nil => lua::lua_pushnil(l),
+            Item::Boolean(is) => lua::lua_pushboolean(l, c_int::from(is)),
+            Item::Number(number) => lua::lua_pushnumber(l, number),
+            Item::Text(text) => lua::lua_pushlstring_(l, text.as_ptr().cast(), text.len()),
+            Item::Table(rest) => push_table(l, rest),
+        }
+    }
+}
+
+unsafe fn push_list(l: *mut lua::lua_State, list: &[u8]) -> c_int {
+    let mut n = 0;
+    for item in Items(list) {
+        // SAFETY: room is asked for; see `push_values`.
+        unsafe {
+            if lua::lua_checkstack(l, 8) == 0 {
+                break;
+            }
+            push_item(l, item);
+        }
+        n += 1;
+    }
+    n
+}
+
+/// The items of a list as one table that begins at 0.
+unsafe fn push_groups(l: *mut lua::lua_State, list: &[u8]) {
+    // SAFETY: two values are pushed; see `push_values`.
+    unsafe {
+        lua::lua_createtable(l, 4, 0);
+        for (at, item) in Items(list).enumerate() {
+            push_item(l, item);
+            lua::lua_rawseti_(l, -2, at as c_int);
+        }
+    }
+}
+
+/// Names and values by turns as a table: several values of one name are an array.
+unsafe fn push_table(l: *mut lua::lua_State, list: &[u8]) {
+    let mut items = Items(list);
+    // SAFETY: at most six values are pushed at a time; see `push_values`. Names are strings, so that no access raises
+    // but for want of memory.
+    unsafe {
+        lua::lua_createtable(l, 0, 8);
+        let table = lua::lua_gettop(l);
+        while let (Some(name), Some(value)) = (items.next(), items.next()) {
+            push_item(l, name);
+            lua::lua_pushvalue(l, -1);
+            lua::lua_rawget(l, table);
+            if lua::lua_type(l, -1) == lua::LUA_TNIL {
+                lua::lua_settop(l, -2);
+                push_item(l, value);
+            } else {
+                if lua::lua_type(l, -1) != lua::LUA_TTABLE {
+                    lua::lua_createtable(l, 2, 0);
+                    lua::lua_insert(l, -2);
+                    lua::lua_rawseti_(l, -2, 1);
+                }
+                push_item(l, value);
+                let n = lua::lua_objlen(l, -2) as c_int;
+                lua::lua_rawseti_(l, -2, n + 1);
+            }
+            lua::lua_rawset(l, table);
+        }
+    }
+}
+
+/// Leaves what an operation has answered on the stack of the function that has asked for it, for what that returns.
+/// Errors name the place at that level.
+unsafe fn give(l: *mut lua::lua_State, answered: c_int, level: c_int) -> c_int {
+    // SAFETY: `shared` is that of the engine that runs, and no reference to it is held. The answer's text is taken
+    // away while it is pushed; where pushing raises, it is lost and nothing is dropped.
+    unsafe {
+        let Some((_, shared)) = HOST.get() else {
+            lua::lua_pushnil(l);
+            return 1;
+        };
+        match answered {
+            code::NIL | code::TRUE | code::FALSE | code::NUMBER => {
+                return push_values(l, answered, (*shared).out.x, &[]);
+            }
+            code::WAITS => {
+                lua::lua_pushlightuserdata(l, MARK);
+                lua::lua_pushnumber(l, f64::from((*shared).out.i));
+                return lua::lua_yield(l, 2);
+            }
+            code::LEAVES => {
+                lua::lua_pushlightuserdata(l, LEAVE);
+                return lua::lua_yield(l, 1);
+            }
+            _ => {}
+        }
+        let text = ManuallyDrop::new(std::mem::take(&mut (*shared).answer.text));
+        let x = (*shared).out.x;
+        let n = match answered {
+            code::TEXT
+            | code::LIST
+            | code::TABLE
+            | code::CUT_TABLE
+            | code::GROUPS
+            | code::FAILED => push_values(l, answered, x, &text),
+            _ => push_error(l, answered, level, &text),
+        };
+        (*shared).answer.text = ManuallyDrop::into_inner(text);
+        if n == 0 && !matches!(answered, code::LIST) {
+            lua::lua_error(l);
+        }
+        n
+    }
+}
+
+/// Pushes the message of an operation that was refused; 0.
+unsafe fn push_error(l: *mut lua::lua_State, answered: c_int, level: c_int, text: &[u8]) -> c_int {
+    let words: &[u8] = match answered {
+        code::RAISED => b"",
+        code::NO_REQUEST => b"no request found",
+        code::FORBIDDEN => b"API disabled in the context of ",
+        code::FORBIDDEN_NOW => b"API disabled in the current context",
+        _ => b"internal error",
+    };
+    // SAFETY: three values are pushed; see `push_values`.
+    unsafe {
+        lua::luaL_where(l, level);
+        lua::lua_pushlstring_(l, words.as_ptr().cast(), words.len());
+        lua::lua_pushlstring_(l, text.as_ptr().cast(), text.len());
+        lua::lua_concat(l, 3);
+    }
+    0
+}
+
+/// A function of one operation: of a number, two texts and two more numbers, each of which may be missing.
+unsafe extern "C-unwind" fn native(l: *mut lua::lua_State) -> c_int {
+    // SAFETY: the state is the running one, the upvalues are those that `make_native` has given. The texts are on its
+    // stack for as long as this lasts. There is nothing to drop in this frame.
+    unsafe {
+        let op = lua::lua_tonumber(l, lua::lua_upvalueindex(1)) as c_int;
+        let level = lua::lua_tonumber(l, lua::lua_upvalueindex(2)) as c_int;
+        let (i, x, y) =
+            (lua::lua_tonumber(l, 1) as c_int, lua::lua_tonumber(l, 4), lua::lua_tonumber(l, 5));
+        let args = Args { i, a: text_arg(l, 2), b: text_arg(l, 3), x, y };
+        let answered = answer(op, &args, l);
+        give(l, answered, level)
+    }
+}
+
+/// A function of one operation whose text is that of all arguments, one behind the other; what is neither a text nor
+/// a number nor a boolean nor nil is left to a function of Lua's, which makes one text of all.
+unsafe extern "C-unwind" fn texts(l: *mut lua::lua_State) -> c_int {
+    // SAFETY: as in `native`. The text that is put together is out of reach meanwhile, and lost where a call raises.
+    unsafe {
+        let op = lua::lua_tonumber(l, lua::lua_upvalueindex(1)) as c_int;
+        let Some((_, shared)) = HOST.get() else { return 0 };
+        let mut text = ManuallyDrop::new(std::mem::take(&mut (*shared).scratch));
+        text.clear();
+        let n = lua::lua_gettop(l);
+        for at in 1..=n {
+            match lua::lua_type(l, at) {
+                lua::LUA_TSTRING | lua::LUA_TNUMBER => text.extend_from_slice(text_arg(l, at)),
+                lua::LUA_TBOOLEAN if lua::lua_toboolean(l, at) == 0 => {
+                    text.extend_from_slice(b"false");
+                }
+                lua::LUA_TBOOLEAN => text.extend_from_slice(b"true"),
+                lua::LUA_TNIL => text.extend_from_slice(b"nil"),
+                lua::LUA_TLIGHTUSERDATA if lua::lua_touserdata(l, at).is_null() => {
+                    text.extend_from_slice(b"null");
+                }
+                _ => {
+                    if lua::lua_checkstack(l, n + 4) == 0 {
+                        break;
+                    }
+                    lua::lua_pushvalue(l, lua::lua_upvalueindex(3));
+                    lua::lua_pushnumber(l, f64::from(n));
+                    for each in 1..=n {
+                        lua::lua_pushvalue(l, each);
+                    }
+                    lua::lua_call(l, n + 1, 1);
+                    text.clear();
+                    text.extend_from_slice(text_arg(l, -1));
+                    break;
+                }
+            }
+        }
+        text.extend_from_slice(text_arg(l, lua::lua_upvalueindex(2)));
+        let args = Args { i: 0, a: &text, b: &[], x: 0.0, y: 0.0 };
+        let answered = answer(op, &args, l);
+        if text.capacity() <= KEPT_BYTES {
+            (*shared).scratch = ManuallyDrop::into_inner(text);
+        } else {
+            drop(ManuallyDrop::into_inner(text));
+        }
+        give(l, answered, 1)
+    }
+}
+
+/// Given an operation and the level at which errors have their place: its function as of [`native`]. Given an
+/// operation, what its text ends with, and the function for other values: its function as of [`texts`].
+unsafe extern "C-unwind" fn make(l: *mut lua::lua_State) -> c_int {
+    // SAFETY: the state is the running one, and has two arguments or three.
+    unsafe {
+        match lua::lua_gettop(l) {
+            2 => lua::lua_pushcclosure(l, native, 2),
+            _ => lua::lua_pushcclosure(l, texts, 3),
+        }
+        1
+    }
+}
+
+/// Keeps a value for Rust, at a place of [`kept`].
+unsafe extern "C-unwind" fn keep(l: *mut lua::lua_State) -> c_int {
+    // SAFETY: the state is the running one and has both arguments; `shared` is its engine's.
+    unsafe {
+        let at = lua::lua_tonumber(l, 1) as usize;
+        lua::lua_settop(l, 2);
+        let fresh = lua::luaL_ref(l, lua::LUA_REGISTRYINDEX);
+        let Some((_, shared)) = HOST.get() else { return 0 };
+        let known = &mut (*shared).kept;
+        if known.len() <= at {
+            known.resize(at + 1, 0);
+        }
+        let before = std::mem::replace(&mut known[at], fresh);
+        if before != 0 {
+            lua::luaL_unref(l, lua::LUA_REGISTRYINDEX, before);
+        }
+        0
+    }
+}
+
+/// The coroutine that Rust goes on with.
+unsafe extern "C-unwind" fn running(l: *mut lua::lua_State) -> c_int {
+    // SAFETY: the state is the running one; `shared` is its engine's.
+    unsafe {
+        match HOST.get() {
+            Some((_, shared)) => {
+                lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, (*shared).running);
+            }
+            None => lua::lua_pushnil(l),
+        }
+        1
+    }
+}
+
+/// A coroutine that is made, and where it is told.
+struct Making {
+    entries: c_int,
+    state: *mut lua::lua_State,
+    reference: c_int,
+}
+
+unsafe extern "C-unwind" fn make_thread(l: *mut lua::lua_State) -> c_int {
+    // SAFETY: called by `lua_cpcall` with a `Making` that its caller holds; there is nothing to drop.
+    unsafe {
+        let with = &mut *lua::lua_touserdata(l, 1).cast::<Making>();
+        with.state = lua::lua_newthread(l);
+        lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, with.entries);
+        lua::lua_pushvalue(l, -2);
+        lua::lua_pushboolean(l, 1);
+        lua::lua_rawset(l, -3);
+        lua::lua_settop(l, -2);
+        with.reference = lua::luaL_ref(l, lua::LUA_REGISTRYINDEX);
+        0
+    }
+}
+
+/// Pushes the values of an answer, for who has called it protected.
+unsafe extern "C-unwind" fn push_protected(l: *mut lua::lua_State) -> c_int {
+    // SAFETY: called with the place of `Values` that its caller holds; there is nothing to drop.
+    unsafe {
+        let values = &*lua::lua_touserdata(l, 1).cast::<Values<'_>>();
+        push_values(l, values.code, values.x, values.text)
     }
 }
 
@@ -249,8 +555,12 @@ unsafe extern "C-unwind" fn boot(l: *mut lua::lua_State) -> c_int {
         lua::lua_pushlightuserdata(l, weir_call as *mut c_void);
         lua::lua_pushlightuserdata(l, ptr::addr_of_mut!((*with.shared).out).cast());
         lua::lua_pushlightuserdata(l, ptr::null_mut());
-        lua::lua_pushcclosure(l, weir_function, 0);
-        lua::lua_call(l, 4, 1);
+        lua::lua_pushcclosure(l, make, 0);
+        lua::lua_pushcclosure(l, keep, 0);
+        lua::lua_pushcclosure(l, running, 0);
+        lua::lua_pushlightuserdata(l, MARK);
+        lua::lua_pushlightuserdata(l, LEAVE);
+        lua::lua_call(l, 8, 1);
         with.entry = lua::luaL_ref(l, lua::LUA_REGISTRYINDEX);
         0
     }
@@ -270,17 +580,24 @@ unsafe fn text_at(l: *mut lua::lua_State, at: c_int) -> String {
 
 impl Engine {
     /// Begins a state that may take so many bytes. `text` is Lua code that is given the function to call, the place
-    /// of its answers, a null pointer and the function that may enter; it answers the function that
-    /// [`Engine::enter`] calls.
-    pub(crate) fn new(
-        max_bytes: usize,
-        text: &[u8],
-        host: &mut dyn Host,
-    ) -> Result<Engine, Failure> {
+    /// of its answers, a null pointer and the functions above; it answers the function that [`Engine::enter`] calls.
+    pub(crate) fn new(max_bytes: usize, text: &[u8], host: &mut dyn Host) -> Entered<Engine> {
         let memory = Memory { used: Cell::new(0), max: Cell::new(max_bytes) };
         let out = Out { p: ptr::null(), n: 0, x: 0.0, i: 0, k: 0 };
         let (answer, caller) = (Answer::default(), ptr::null_mut());
-        let shared = Shared { out, answer, memory, panic: None, caller };
+        let shared = Shared {
+            out,
+            answer,
+            memory,
+            panic: None,
+            caller,
+            is_busy: false,
+            running: lua::LUA_REFNIL,
+            kept: Vec::new(),
+            idle: Vec::new(),
+            freed: Vec::new(),
+            scratch: Vec::new(),
+        };
         let shared = Box::into_raw(Box::new(shared));
         // SAFETY: the memory's place is given to the state, which is closed before it is freed (`Drop`).
         let state = unsafe {
@@ -313,7 +630,7 @@ impl Engine {
     }
 
     /// What a protected call has come to. An error is on top of the stack.
-    fn judge(&self, l: *mut lua::lua_State, status: c_int) -> Result<(), Failure> {
+    fn judge(&self, l: *mut lua::lua_State, status: c_int) -> Entered<()> {
         // SAFETY: no operation is at work, so that nobody else uses `shared`.
         if let Some(panic) = unsafe { (*self.shared).panic.take() } {
             resume_unwind(panic);
@@ -331,54 +648,329 @@ impl Engine {
     /// # Errors
     ///
     /// Lua has failed, or runs and cannot be entered from where it has called.
-    pub(crate) fn enter(
-        &self,
-        host: &mut dyn Host,
-        what: i32,
-        x: f64,
-        y: f64,
-    ) -> Result<i32, Failure> {
-        // SAFETY: a field is read; no reference to `shared` is held elsewhere.
-        let caller = unsafe { (*self.shared).caller };
-        let runs = RUNNING.get();
-        let l = match (runs, caller.is_null()) {
-            (false, _) => self.state,
-            (true, false) => caller,
-            (true, true) => return Err(Failure::Error("Lua runs already".to_owned())),
-        };
-        RUNNING.set(true);
+    pub(crate) fn enter(&self, host: &mut dyn Host, what: i32, x: f64, y: f64) -> Entered<i32> {
+        let place = self.place()?;
         let entry = self.entry;
-        let call = || {
-            // SAFETY: the state is this engine's: not in use, or the coroutine that has called this operation by
-            // `weir_function` and waits for it. There is room, numbers take no memory, and the call is protected.
+        let call = |l| {
+            // SAFETY: `l` has room. Numbers take no memory, and the call is protected.
             unsafe {
-                if lua::lua_checkstack(l, 8) == 0 {
-                    return (0, lua::LUA_ERRMEM);
-                }
-                let top = lua::lua_gettop(l);
                 lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, entry);
                 lua::lua_pushnumber(l, f64::from(what));
                 lua::lua_pushnumber(l, x);
                 lua::lua_pushnumber(l, y);
-                (top, lua::lua_pcall(l, 3, 1, 0))
+                lua::lua_pcall(l, 3, 1, 0)
             }
         };
-        let (top, status) = self.lend(host, call);
+        let done = self.protected(host, place, call);
+        Ok(self.taken(done)? as i32)
+    }
+
+    /// The coroutine that a call from Rust is made on.
+    fn place(&self) -> Entered<Place> {
+        // SAFETY: fields are read; no reference to `shared` is held elsewhere.
+        let (caller, is_busy) = unsafe { ((*self.shared).caller, (*self.shared).is_busy) };
+        match (RUNNING.get(), caller.is_null()) {
+            (true, true) => Err(Failure::Error("Lua runs already".to_owned())),
+            (true, false) if is_busy => Ok((caller, false)),
+            // The first coroutine has nothing to do, or Lua does not run.
+            _ => Ok((self.state, true)),
+        }
+    }
+
+    /// Calls `f`, which leaves one value or an error on top of the stack.
+    fn protected(
+        &self,
+        host: &mut dyn Host,
+        (l, is_first): Place,
+        f: impl FnOnce(*mut lua::lua_State) -> c_int,
+    ) -> Done {
+        let runs = RUNNING.replace(true);
+        // SAFETY: the coroutine is this engine's: not in use, or the one that has called the operation at work by a
+        // function of Lua's own kind and waits for it. `shared` is not borrowed.
+        let (top, status) = unsafe {
+            let was_busy = (*self.shared).is_busy;
+            (*self.shared).is_busy |= is_first;
+            let done = match lua::lua_checkstack(l, 16) {
+                0 => (lua::lua_gettop(l), lua::LUA_ERRMEM),
+                _ => (lua::lua_gettop(l), self.lend(host, || f(l))),
+            };
+            (*self.shared).is_busy = was_busy;
+            done
+        };
         RUNNING.set(runs);
-        let done = self.judge(l, status);
+        (l, top, status)
+    }
+
+    /// The number that a call has left, and the stack as it was before.
+    fn taken(&self, (l, top, status): Done) -> Entered<f64> {
+        let judged = self.judge(l, status);
+        self.tidy();
         // SAFETY: the one result, or an error, is on top of the stack, and is taken off it.
         let answer = unsafe {
             let answer = lua::lua_tonumber(l, -1);
             lua::lua_settop(l, top);
             answer
         };
-        done?;
+        judged.map(|()| answer)
+    }
+
+    fn tidy(&self) {
         // SAFETY: no operation of this entry is at work; one around it has its answer with it.
         let kept = unsafe { &mut (*self.shared).answer.text };
         if kept.capacity() > KEPT_BYTES {
             *kept = Vec::new();
         }
-        Ok(answer as i32)
+    }
+
+    /// The registry's number of what is kept there; 0 for nothing.
+    pub(crate) fn kept(&self, at: usize) -> c_int {
+        // SAFETY: `shared` lives as long as the engine, and is not borrowed while Lua does not run.
+        unsafe {
+            let all = &(*self.shared).kept;
+            all.get(at).copied().unwrap_or(0)
+        }
+    }
+
+    /// Calls code that does not wait. An error of it is told by what is kept for that.
+    ///
+    /// # Errors
+    ///
+    /// There was no memory, or Lua cannot be entered from here.
+    pub(crate) fn call(&self, host: &mut dyn Host, code: usize, sets: bool) -> Entered<()> {
+        let place = self.place()?;
+        let (code, failed) = (self.kept(code), self.kept(kept::FAILED));
+        let (set, result) = (self.kept(kept::SET), self.kept(kept::RESULT));
+        // SAFETY: `l` has room, the calls are protected, and the values are there as long as Lua is.
+        let call = |l| unsafe {
+            lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, failed);
+            let handler = lua::lua_gettop(l);
+            if sets {
+                lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, set);
+            }
+            lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, code);
+            let status = lua::lua_pcall(l, c_int::from(sets), c_int::from(sets), handler);
+            if !sets || status != lua::LUA_OK || lua::lua_type(l, -1) == lua::LUA_TNIL {
+                return status;
+            }
+            lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, result);
+            lua::lua_insert(l, -2);
+            lua::lua_pcall(l, 1, 0, handler)
+        };
+        let (l, top, mut status) = self.protected(host, place, call);
+        // SAFETY: what has told of an error has left `true`.
+        if status == lua::LUA_ERRRUN && unsafe { lua::lua_toboolean(l, -1) } == 1 {
+            status = lua::LUA_OK;
+        }
+        self.taken((l, top, status)).map(drop)
+    }
+
+    /// A coroutine that nothing runs on.
+    fn thread(&self, host: &mut dyn Host) -> Entered<Thread> {
+        // SAFETY: `shared` is not borrowed.
+        if let Some(idle) = unsafe { (*self.shared).idle.pop() } {
+            return Ok(idle);
+        }
+        let place = self.place()?;
+        let entries = self.kept(kept::ENTRIES);
+        let mut with = Making { entries, state: ptr::null_mut(), reference: 0 };
+        let place_of = ptr::addr_of_mut!(with).cast();
+        // SAFETY: the call is protected, and `with` outlives it.
+        let call = |l| unsafe { lua::lua_cpcall(l, make_thread, place_of) };
+        let done = self.protected(host, place, call);
+        self.taken(done)?;
+        Ok(Thread { state: with.state, reference: with.reference })
+    }
+
+    /// Begins code on a coroutine, and goes on until it first waits.
+    pub(crate) fn begin(
+        &self,
+        host: &mut dyn Host,
+        code: usize,
+    ) -> Entered<(Thread, Entered<Went>)> {
+        self.let_go();
+        let thread = self.thread(host)?;
+        let code = self.kept(code);
+        // SAFETY: the coroutine is new or has ended, and has room.
+        unsafe {
+            lua::lua_settop(thread.state, 0);
+            lua::lua_rawgeti_(thread.state, lua::LUA_REGISTRYINDEX, code);
+        }
+        let went = self.go_on(host, &thread, 0);
+        Ok((thread, went))
+    }
+
+    /// Lets a coroutine go on that has waited, with the values of an answer.
+    pub(crate) fn resume(
+        &self,
+        host: &mut dyn Host,
+        thread: &Thread,
+        values: Option<&Values<'_>>,
+    ) -> Entered<Went> {
+        let co = thread.state;
+        // SAFETY: what it has yielded has been looked at.
+        unsafe { lua::lua_settop(co, 0) };
+        let Some(values) = values else { return self.go_on(host, thread, 0) };
+        if matches!(values.code, code::NIL | code::TRUE | code::FALSE | code::NUMBER) {
+            // SAFETY: these take no memory, and the coroutine has room for one.
+            let n = unsafe { push_values(co, values.code, values.x, &[]) };
+            return self.go_on(host, thread, n);
+        }
+        let place = self.place()?;
+        let of = ptr::from_ref(values).cast_mut().cast::<c_void>();
+        let mut n = 0;
+        // SAFETY: the call is protected; `values` outlives it. What it leaves goes to the coroutine, if there is room.
+        let call = |l| unsafe {
+            let top = lua::lua_gettop(l);
+            lua::lua_pushcclosure(l, push_protected, 0);
+            lua::lua_pushlightuserdata(l, of);
+            let status = lua::lua_pcall(l, 1, lua::LUA_MULTRET, 0);
+            if status != lua::LUA_OK {
+                return status;
+            }
+            n = lua::lua_gettop(l) - top;
+            if lua::lua_checkstack(co, n + 1) == 0 {
+                return lua::LUA_ERRMEM;
+            }
+            lua::lua_xmove(l, co, n);
+            lua::LUA_OK
+        };
+        let done = self.protected(host, place, call);
+        self.taken(done)?;
+        self.go_on(host, thread, n)
+    }
+
+    fn go_on(&self, host: &mut dyn Host, thread: &Thread, n: c_int) -> Entered<Went> {
+        // Who runs and cannot be entered is not left either.
+        self.place()?;
+        let co = thread.state;
+        let runs = RUNNING.replace(true);
+        // SAFETY: the coroutine is this engine's and does not run; resuming is protected. Nothing of `shared` is
+        // borrowed meanwhile.
+        let status = unsafe {
+            let before = std::mem::replace(&mut (*self.shared).running, thread.reference);
+            let status = self.lend(host, || lua::lua_resume_(co, n));
+            (*self.shared).running = before;
+            status
+        };
+        RUNNING.set(runs);
+        self.tidy();
+        // SAFETY: no operation is at work, so that nobody else uses `shared`.
+        if let Some(panic) = unsafe { (*self.shared).panic.take() } {
+            resume_unwind(panic);
+        }
+        match status {
+            lua::LUA_OK => Ok(Went::Ended),
+            // SAFETY: values that it has yielded are looked at.
+            lua::LUA_YIELD => Ok(unsafe {
+                match lua::lua_type(co, 1) {
+                    lua::LUA_TLIGHTUSERDATA if lua::lua_touserdata(co, 1) == MARK => {
+                        Went::Waits(lua::lua_tonumber(co, 2) as u32)
+                    }
+                    lua::LUA_TLIGHTUSERDATA if lua::lua_touserdata(co, 1) == LEAVE => Went::Left,
+                    _ => Went::Yielded,
+                }
+            }),
+            lua::LUA_ERRMEM => Err(Failure::Memory),
+            _ => Ok(Went::Failed),
+        }
+    }
+
+    /// Calls a function that is kept with a coroutine, a number, and its error if it has one; or the entry with a
+    /// number and those.
+    fn call_with(
+        &self,
+        host: &mut dyn Host,
+        function: c_int,
+        numbers: &[f64],
+        thread: &Thread,
+        has_failed: bool,
+    ) -> Entered<i32> {
+        let place = self.place()?;
+        // SAFETY: `l` has room; the call is protected. The error is on top of the coroutine's stack.
+        let call = |l| unsafe {
+            lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, function);
+            for number in numbers {
+                lua::lua_pushnumber(l, *number);
+            }
+            lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, thread.reference);
+            match has_failed {
+                true => lua::lua_xmove(thread.state, l, 1),
+                false => lua::lua_pushnil(l),
+            }
+            lua::lua_pcall(l, numbers.len() as c_int + 2, 1, 0)
+        };
+        let done = self.protected(host, place, call);
+        Ok(self.taken(done)? as i32)
+    }
+
+    /// Has Lua tell of the error that has ended a coroutine.
+    pub(crate) fn tell_aborted(&self, host: &mut dyn Host, thread: &Thread) -> Entered<()> {
+        self.call_with(host, self.kept(kept::ABORTED), &[], thread, true).map(drop)
+    }
+
+    /// Lua goes on with a coroutine, and with what its code has begun besides; what it answers.
+    pub(crate) fn hand_over(
+        &self,
+        host: &mut dyn Host,
+        what: i32,
+        run: u32,
+        thread: &Thread,
+        went: Went,
+    ) -> Entered<i32> {
+        let numbers = [f64::from(what), went.number(), f64::from(run)];
+        self.call_with(host, self.entry, &numbers, thread, went == Went::Failed)
+    }
+
+    /// A coroutine has ended: it serves again.
+    pub(crate) fn put_back(&self, thread: Thread) {
+        // SAFETY: `shared` is not borrowed.
+        let idle = unsafe { &mut (*self.shared).idle };
+        if idle.len() < IDLE_MAX {
+            idle.push(thread);
+        } else {
+            self.release(thread);
+        }
+    }
+
+    /// Nobody goes on with a coroutine any more.
+    pub(crate) fn release(&self, thread: Thread) {
+        // SAFETY: `shared` is not borrowed. The registry is left alone until Lua does not run.
+        unsafe { (*self.shared).freed.push(thread.reference) };
+    }
+
+    /// Has what nobody needs collected, if Lua does not run.
+    fn let_go(&self) {
+        // SAFETY: Lua does not run; taking an entry out of the registry takes no memory.
+        unsafe {
+            while let (false, Some(reference)) = (RUNNING.get(), (*self.shared).freed.pop()) {
+                lua::luaL_unref(self.state, lua::LUA_REGISTRYINDEX, reference);
+            }
+        }
+    }
+
+    /// The context of that number is of no use any more. Lua must not run.
+    pub(crate) fn forget_context(&self, id: i32) {
+        let (l, contexts) = (self.state, self.kept(kept::CONTEXTS));
+        if contexts == 0 || RUNNING.get() {
+            return;
+        }
+        // SAFETY: Lua does not run; there is room for four values. What is there is taken out, which takes no memory.
+        unsafe {
+            let top = lua::lua_gettop(l);
+            lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, contexts);
+            lua::lua_rawgeti_(l, -1, id);
+            if lua::lua_type(l, -1) != lua::LUA_TNIL {
+                lua::lua_settop(l, -2);
+                lua::lua_pushnil(l);
+                lua::lua_rawseti_(l, -2, id);
+            }
+            lua::lua_settop(l, top);
+        }
+    }
+
+    /// Whether Lua runs on this thread.
+    pub(crate) fn is_running() -> bool {
+        RUNNING.get()
     }
 
     /// Bytes in use.

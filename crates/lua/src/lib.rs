@@ -12,6 +12,7 @@ mod balancer;
 mod border;
 mod code;
 mod conf;
+mod crossing;
 mod filters;
 mod machine;
 mod phases;

@@ -1,6 +1,6 @@
 //! What Lua asks, as operations see it.
 
-use crate::border::{Answer, Args, Host};
+use crate::crossing::{Answer, Args, Host};
 use crate::run::{Run, WaitFor};
 use crate::vm::Vm;
 use std::rc::Rc;
@@ -16,6 +16,12 @@ pub(crate) mod code {
     pub(crate) const FALSE: i32 = 4;
     /// Several values, each behind a byte that says what it is ([`List`](super::List)).
     pub(crate) const LIST: i32 = 5;
+    /// The same, names and values by turns, as one table.
+    pub(crate) const TABLE: i32 = 6;
+    /// The same, of which not all is there.
+    pub(crate) const CUT_TABLE: i32 = 7;
+    /// Texts of a match's groups, from 0 on, as one table.
+    pub(crate) const GROUPS: i32 = 8;
     /// `nil` and the text of an error.
     pub(crate) const FAILED: i32 = -1;
     /// An error that is raised.
@@ -27,6 +33,8 @@ pub(crate) mod code {
     pub(crate) const FORBIDDEN_NOW: i32 = -5;
     /// The coroutine is to wait for the number that the answer has.
     pub(crate) const WAITS: i32 = 100;
+    /// The coroutine's run is to end.
+    pub(crate) const LEAVES: i32 = 101;
 }
 
 /// What an entry lends to Lua.
@@ -154,6 +162,12 @@ impl List<'_> {
         self.0.push(2);
         self.0.extend_from_slice(&(text.len() as u32).to_le_bytes());
         self.0.extend_from_slice(text);
+        self
+    }
+
+    /// What follows is one table, of names and values by turns.
+    pub(crate) fn table(&mut self) -> &mut Self {
+        self.0.push(5);
         self
     }
 

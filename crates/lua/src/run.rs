@@ -1,10 +1,12 @@
 //! Runs: one entry point's code from its beginning to its end, and what it waits for meanwhile.
 
+use crate::api::capture::Given;
 use crate::api::socket::Socks;
+use crate::border::Thread;
 use crate::conf::LuaLoc;
 use crate::machine::{code, State};
 use crate::ssl::Moment;
-use crate::vm::{enter, Vm};
+use crate::vm::{self, enter, Vm};
 use std::cell::RefCell;
 use std::future::{poll_fn, Future};
 use std::pin::pin;
@@ -231,12 +233,22 @@ pub(crate) struct Run {
     pub socks: Socks,
     /// The flags of the next value that goes into a dictionary.
     pub flags: u32,
-    /// What `incr` begins with where there is nothing, and for how long, in seconds.
-    pub init: Option<(f64, f64)>,
     /// The client has gone, which the code has been told.
     pub is_gone: bool,
     /// Code is to run then.
     pub has_abort: bool,
+    /// Its coroutine, while it waits and Lua does not order its threads.
+    pub thread: Option<Thread>,
+    /// What that waits for; 0 for nothing.
+    pub waits_for: u32,
+    /// What has come before anybody asked for it.
+    pub early: Vec<u32>,
+    /// Lua knows of it, and orders its threads.
+    pub is_scheduled: bool,
+    /// What the next subrequest is given.
+    pub given: Given,
+    /// Of a run without a request: there is a context of its own.
+    pub has_ctx: bool,
     waits: Vec<Wait>,
 }
 
@@ -259,9 +271,14 @@ impl Run {
             balancing: None,
             socks: Socks::new(),
             flags: 0,
-            init: None,
             is_gone: false,
             has_abort: false,
+            thread: None,
+            waits_for: 0,
+            early: Vec::new(),
+            is_scheduled: false,
+            given: Given::default(),
+            has_ctx: false,
             waits: Vec::new(),
         }
     }
@@ -286,7 +303,7 @@ impl Run {
 
     /// Begins the code of that number.
     pub(crate) fn begin(&mut self, r: Option<&mut Request>, code: u32) -> Step {
-        enter(r, self, entry::START, f64::from(code))
+        vm::begin(r, self, code)
     }
 
     /// What of the waits has come, without those that need the request.
@@ -371,9 +388,8 @@ impl Run {
                 }
                 continue;
             };
-            self.reply = reply;
             self.vm.told.borrow_mut().remove(&id);
-            if enter(r.as_deref_mut(), self, entry::WAKE, f64::from(id)) == Step::Ended {
+            if vm::wake(r.as_deref_mut(), self, id, reply) == Step::Ended {
                 return;
             }
         }
@@ -382,7 +398,15 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.vm.forget(entry::DROP, self.id);
+        if let Some(thread) = self.thread.take() {
+            self.vm.release(thread);
+        }
+        if self.is_scheduled {
+            self.vm.forget(entry::DROP, self.id);
+        }
+        if self.has_ctx {
+            self.vm.forget(entry::FREE, self.id.wrapping_neg());
+        }
     }
 }
 
@@ -408,7 +432,7 @@ async fn read_piece(r: &mut Request, ms: u64) -> Reply {
 
 async fn drain(r: &mut Request, leave: u64) -> Reply {
     match r.drain(leave).await {
-        Ok(()) => Reply::ok(),
+        Ok(()) => Reply { code: code::NUMBER, x: 1.0, text: Vec::new() },
         Err(ConnError::Timeout) => Reply::fail("timeout"),
         Err(_) => Reply::fail("client aborted"),
     }
@@ -416,13 +440,13 @@ async fn drain(r: &mut Request, leave: u64) -> Reply {
 
 /// What Lua's entry function is asked for.
 pub(crate) mod entry {
-    /// Begin the run with the code of that number.
-    pub(crate) const START: i32 = 1;
+    /// The code of that number is to be compiled and kept.
+    pub(crate) const COMPILE: i32 = 1;
     /// What the wait of that number was for has come.
     pub(crate) const WAKE: i32 = 2;
     /// The run is over.
     pub(crate) const DROP: i32 = 3;
-    /// The request of that number is over.
+    /// The context of that number is not used any more. (Rust does that by itself.)
     pub(crate) const FREE: i32 = 4;
     /// The timer of that number is due; the second number is 1 when it comes before its time.
     pub(crate) const TIMER: i32 = 5;
@@ -430,6 +454,8 @@ pub(crate) mod entry {
     pub(crate) const ABORT: i32 = 7;
     /// All pieces are to be loaded.
     pub(crate) const PIECES: i32 = 6;
+    /// The coroutine that Rust has gone on with so far has stopped.
+    pub(crate) const GO_ON: i32 = 8;
 }
 
 /// What an operation says of the wake.

@@ -3,10 +3,11 @@
 use crate::api::pool::Pools;
 use crate::api::regex::Compiled;
 use crate::api::ssl_client::Sessions;
-use crate::border::{Engine, Failure};
+use crate::border::{Engine, Thread};
 use crate::conf::{LuaLoc, LuaMain};
+use crate::crossing::{kept, Failure, Values, Went};
 use crate::machine::State;
-use crate::run::{context, entry, Outcome, Run, Step, Told};
+use crate::run::{context, entry, Outcome, Reply, Run, Step, Told};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
@@ -149,6 +150,13 @@ impl Vm {
         self.over.borrow_mut().push((what, id));
     }
 
+    /// Nobody goes on with that coroutine.
+    pub(crate) fn release(&self, thread: Thread) {
+        if let Some(engine) = self.engine.get() {
+            engine.release(thread);
+        }
+    }
+
     pub(crate) fn used_bytes(&self) -> usize {
         self.engine.get().map_or(0, Engine::used_bytes)
     }
@@ -187,23 +195,154 @@ fn text_of(e: &Failure) -> &str {
     }
 }
 
+/// Has Lua told of what is over.
+#[inline]
+fn tell_over(vm: &Vm, engine: &Engine, run: &mut Run) {
+    if vm.over.borrow().is_empty() || Engine::is_running() {
+        return;
+    }
+    loop {
+        let Some((what, id)) = vm.over.borrow_mut().pop() else { break };
+        if what == entry::FREE {
+            engine.forget_context(id as i32);
+            continue;
+        }
+        let mut state = State { r: None, run, vm };
+        if let Err(e) = engine.enter(&mut state, what, f64::from(id), f64::from(id)) {
+            vm.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e)));
+        }
+    }
+}
+
 /// Enters the state of a run.
 pub(crate) fn enter(mut r: Option<&mut Request>, run: &mut Run, what: i32, x: f64) -> Step {
     let vm = Rc::clone(&run.vm);
     let y = f64::from(run.id);
     let Some(engine) = vm.engine.get() else { return failed(r, run, "there is no Lua state") };
-    loop {
-        let Some((what, id)) = vm.over.borrow_mut().pop() else { break };
-        let mut state = State { r: None, run, vm: &vm };
-        if let Err(e) = engine.enter(&mut state, what, f64::from(id), f64::from(id)) {
-            vm.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e)));
-        }
-    }
+    tell_over(&vm, engine, run);
     let mut state = State { r: r.as_deref_mut(), run, vm: &vm };
     match engine.enter(&mut state, what, x, y) {
         Ok(0) => Step::Ended,
         Ok(_) => Step::Waits,
         Err(e) => failed(r, run, text_of(&e)),
+    }
+}
+
+/// Begins a run with the code of that number.
+pub(crate) fn begin(mut r: Option<&mut Request>, run: &mut Run, code: u32) -> Step {
+    let vm = Rc::clone(&run.vm);
+    let Some(engine) = vm.engine.get() else { return failed(r, run, "there is no Lua state") };
+    tell_over(&vm, engine, run);
+    let mut place = kept::CODES + code as usize;
+    if engine.kept(place) == 0 {
+        // It is compiled; what may be other code the next time is for this run only.
+        if enter(r.as_deref_mut(), run, entry::COMPILE, f64::from(code)) == Step::Ended {
+            return Step::Ended;
+        }
+        if engine.kept(place) == 0 {
+            place = kept::HELD;
+        }
+    }
+    let context = run.context;
+    let mut state = State { r: r.as_deref_mut(), run, vm: &vm };
+    if context & context::WAITING == 0 {
+        return match engine.call(&mut state, place, context == context::SET) {
+            Ok(()) => Step::Ended,
+            Err(e) => failed(r, run, text_of(&e)),
+        };
+    }
+    match engine.begin(&mut state, place) {
+        Ok((thread, went)) => {
+            run.thread = Some(thread);
+            settle(r, run, engine, went)
+        }
+        Err(e) => failed(r, run, text_of(&e)),
+    }
+}
+
+/// What a run has waited for has come.
+pub(crate) fn wake(r: Option<&mut Request>, run: &mut Run, id: u32, reply: Reply) -> Step {
+    if run.is_scheduled {
+        run.reply = reply;
+        return enter(r, run, entry::WAKE, f64::from(id));
+    }
+    if run.waits_for != id {
+        // Nobody has asked for it yet.
+        run.early.push(id);
+        return Step::Waits;
+    }
+    run.waits_for = 0;
+    let values = Values { code: reply.code, x: reply.x, text: &reply.text };
+    go_on(r, run, Some(&values))
+}
+
+fn go_on(mut r: Option<&mut Request>, run: &mut Run, values: Option<&Values<'_>>) -> Step {
+    let vm = Rc::clone(&run.vm);
+    let (Some(engine), Some(thread)) = (vm.engine.get(), run.thread.take()) else {
+        return Step::Ended;
+    };
+    tell_over(&vm, engine, run);
+    let mut state = State { r: r.as_deref_mut(), run, vm: &vm };
+    let went = engine.resume(&mut state, &thread, values);
+    run.thread = Some(thread);
+    settle(r, run, engine, went)
+}
+
+/// What becomes of a run when its coroutine has stopped.
+fn settle(
+    mut r: Option<&mut Request>,
+    run: &mut Run,
+    engine: &Engine,
+    went: Result<Went, Failure>,
+) -> Step {
+    let vm = Rc::clone(&run.vm);
+    let Some(thread) = run.thread.take() else { return Step::Ended };
+    let went = match went {
+        Ok(went) => went,
+        Err(e) => {
+            engine.release(thread);
+            return failed(r, run, text_of(&e));
+        }
+    };
+    if run.is_scheduled {
+        // There is more than one thread now, or there may be: their order is Lua's.
+        let id = run.id;
+        let mut state = State { r: r.as_deref_mut(), run, vm: &vm };
+        let done = engine.hand_over(&mut state, entry::GO_ON, id, &thread, went);
+        engine.release(thread);
+        return match done {
+            Ok(0) => Step::Ended,
+            Ok(_) => Step::Waits,
+            Err(e) => failed(r, run, text_of(&e)),
+        };
+    }
+    match went {
+        Went::Ended => {
+            engine.put_back(thread);
+            Step::Ended
+        }
+        Went::Waits(id) => {
+            run.waits_for = id;
+            run.thread = Some(thread);
+            Step::Waits
+        }
+        Went::Left => {
+            engine.release(thread);
+            Step::Ended
+        }
+        Went::Failed => {
+            let mut state = State { r: r.as_deref_mut(), run, vm: &vm };
+            let told = engine.tell_aborted(&mut state, &thread);
+            engine.release(thread);
+            match told {
+                Ok(()) => Step::Ended,
+                Err(e) => failed(r, run, text_of(&e)),
+            }
+        }
+        Went::Yielded => {
+            run.thread = Some(thread);
+            go_on(r, run, None)
+        }
     }
 }
 

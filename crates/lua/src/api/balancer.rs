@@ -1,6 +1,6 @@
 //! What `ngx.balancer` asks for.
 
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::ANY;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! `ngx.location.capture`: subrequests whose answers are kept.
 
-use crate::border::{Answer, Args};
-use crate::machine::{code, items, OpRow, State};
+use crate::crossing::{Answer, Args};
+use crate::machine::{code, OpRow, State};
 use crate::run::context::{ACCESS, CONTENT, PRECONTENT, REWRITE};
 use crate::run::{Asked, Reply, WaitFor};
 use std::cell::RefCell;
@@ -18,29 +18,47 @@ use weir_wire::http1::uri::unsafe_uri;
 pub(super) const OPS: &[OpRow] = &[
     OpRow::any("capture_allowed", CONTEXTS, |_, _, _| code::TRUE),
     OpRow::any("capture_begin", CONTEXTS, begin),
+    OpRow::any("capture_body", CONTEXTS, |state, args, _| {
+        state.run.given.body = Some(args.a.to_vec());
+        code::NIL
+    }),
+    OpRow::any("capture_var", CONTEXTS, |state, args, _| {
+        state.run.given.vars.push((args.a.to_vec(), args.b.to_vec()));
+        code::NIL
+    }),
+    OpRow::any("capture_context", CONTEXTS, |state, _, answer| {
+        answer.number(f64::from(state.run.given.context))
+    }),
+    OpRow::any("capture_wait", CONTEXTS, wait),
     OpRow::any("capture_take", CONTEXTS, take),
 ];
 
 const CONTEXTS: u32 = REWRITE | ACCESS | CONTENT | PRECONTENT;
 
-/// What `args.y` is a sum of.
+/// What the next subrequest is given, and the number of the last one's context.
+#[derive(Default)]
+pub(crate) struct Given {
+    body: Option<Vec<u8>>,
+    vars: Vec<(Vec<u8>, Vec<u8>)>,
+    context: u32,
+}
+
+/// What `args.x` is a sum of.
 mod with {
-    /// The body that is given.
-    pub(super) const BODY: u32 = 1;
     pub(super) const COPY_VARS: u32 = 2;
     pub(super) const SHARE_VARS: u32 = 4;
     /// The request's own body, whatever the method.
     pub(super) const OWN_BODY: u32 = 8;
 }
 
-/// `a`: the target, arguments, and pairs of variables, packed; `b`: the body. `i`: the method's number.
+/// `a`: the target, `b`: arguments, `i`: the method's number. Its number is answered.
 fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let vm_id = state.vm.next();
+    let given = std::mem::take(&mut state.run.given);
+    let query = args.b;
     let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
-    let given = items(args.a);
-    let [target, query, vars @ ..] = given.as_slice() else { return code::NIL };
     let mut path = Vec::new();
-    let Ok(own) = unsafe_uri(target, &mut path) else {
+    let Ok(own) = unsafe_uri(args.a, &mut path) else {
         return answer.raise("unsafe uri in argument #1");
     };
     let mut all = own.unwrap_or_default().to_vec();
@@ -50,7 +68,7 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         }
         all.extend_from_slice(query);
     }
-    let options = args.y as u32;
+    let options = args.x as u32;
     let Some(mut part) = subrequest::new(r, &path, &all, Output::Keep) else {
         return answer.raise("failed to issue subrequest: -1");
     };
@@ -64,9 +82,9 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     };
     part.method = method;
     part.flags.header_only = method == Method::Head;
-    set_body(&mut part, options, args.b);
-    for pair in vars.chunks_exact(2) {
-        if let Err(why) = set_var(&mut part, pair[0], pair[1]) {
+    set_body(&mut part, options, given.body);
+    for (name, value) in &given.vars {
+        if let Err(why) = set_var(&mut part, name, value) {
             return answer.raise(why);
         }
     }
@@ -74,24 +92,38 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let asked =
         Asked { part: Rc::new(RefCell::new(None)), shares: options & with::SHARE_VARS != 0 };
     let place = Rc::clone(&asked.part);
-    let done = state.wait(
-        WaitFor::Future(Box::pin(async move {
-            let ok = subrequest::run(&mut part).await;
-            *place.borrow_mut() = Some((part, ok));
-            Reply::ok()
-        })),
-        answer,
-    );
-    state.run.parts.push((answer.i as u32, asked));
-    answer.k = vm_id as i32;
-    done
+    let future = Box::pin(async move {
+        let ok = subrequest::run(&mut part).await;
+        *place.borrow_mut() = Some((part, ok));
+        Reply::ok()
+    });
+    let id = state.run.wait(state.vm, WaitFor::Future(future));
+    state.run.parts.push((id, asked));
+    state.run.given.context = vm_id;
+    answer.number(f64::from(id))
 }
 
-fn set_body(part: &mut Request, options: u32, text: &[u8]) {
+/// Until the subrequest of that number has ended.
+fn wait(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let early = &mut state.run.early;
+    match early.iter().position(|id| *id == args.i as u32) {
+        Some(at) => {
+            early.swap_remove(at);
+            code::TRUE
+        }
+        None => {
+            answer.i = args.i;
+            code::WAITS
+        }
+    }
+}
+
+fn set_body(part: &mut Request, options: u32, given: Option<Vec<u8>>) {
     let takes_own =
         matches!(part.method, Method::Post | Method::Put) || options & with::OWN_BODY != 0;
-    if options & with::BODY != 0 {
-        part.body = RequestBody::made(text.to_vec(), None);
+    let is_given = given.is_some();
+    if let Some(text) = given {
+        part.body = RequestBody::made(text, None);
     } else if !takes_own {
         part.body = RequestBody::made(Vec::new(), None);
     }
@@ -101,7 +133,7 @@ fn set_body(part: &mut Request, options: u32, text: &[u8]) {
     };
     part.remove_fields_in(is_of_length);
     let length = part.body.length;
-    if options & with::BODY != 0 || takes_own && length > 0 {
+    if is_given || takes_own && length > 0 {
         part.set_field_in(b"Content-Length", length.to_string().as_bytes(), false);
     }
 }
@@ -145,7 +177,7 @@ fn take(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         status = if is_broken { 500 } else { 200 };
     }
     let mut list = answer.list();
-    list.number(f64::from(status)).boolean(is_broken).text(&body);
+    list.number(f64::from(status)).boolean(is_broken).text(&body).table();
     if let Some(kind) = part.out.content_type_parts() {
         list.text(b"Content-Type").text(&kind.concat());
     }

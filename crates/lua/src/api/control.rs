@@ -1,8 +1,8 @@
 //! Operations about runs themselves.
 
-use crate::border::{Answer, Args};
 use crate::code::Code;
 use crate::conf::LuaLoc;
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::{context, take_reply, Outcome};
 use crate::vm::Vm;
@@ -26,7 +26,17 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("outcome", ANY, outcome),
     OpRow::any("phase", ANY, phase),
     OpRow::any("ctx", ANY, ctx),
+    OpRow::any("ctx_base", ANY, ctx_base),
     OpRow::any("threads", WAITING, |_, _, _| code::TRUE),
+    OpRow::any("run", ANY, |state, _, answer| answer.number(f64::from(state.run.id))),
+    OpRow::any("schedule", WAITING, |state, _, answer| {
+        state.run.is_scheduled = true;
+        answer.number(f64::from(state.run.id))
+    }),
+    OpRow::any("early", ANY, |state, args, _| {
+        state.run.early.push(args.i as u32);
+        code::TRUE
+    }),
     OpRow::any("on_abort", HANDLERS, on_abort),
     OpRow::any("exit", EXITS, exit),
     OpRow::any("exec", HANDLERS, exec),
@@ -91,6 +101,17 @@ fn doing(context: u32) -> &'static [u8] {
 fn log_of<'s>(state: &'s State<'_>) -> (&'s ErrorLog, Option<u64>) {
     let log = state.run.loc.as_ref().map_or(&state.vm.gen.error_log, |loc| &loc.error_log);
     (log, state.run.moment.as_ref().map(|at| at.conn.serial))
+}
+
+/// A line of the level debug, where these are wanted.
+pub(super) fn debug(state: &State<'_>, text: impl FnOnce() -> String) {
+    let is_on = match &state.r {
+        Some(r) => r.log_enabled(LogLevel::Debug),
+        None => log_of(state).0.enabled(LogLevel::Debug),
+    };
+    if is_on {
+        write(state, LogLevel::Debug, text().as_bytes());
+    }
 }
 
 /// A line of the error log, by the request where there is one.
@@ -280,20 +301,34 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
             }
             id => id,
         };
-        (answer.i, answer.k) = (id as i32, id as i32);
-        return code::NUMBER;
+        return answer.number(f64::from(id));
     }
-    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
-    answer.k = of_handshake(r.conn()) as i32;
-    answer.i = match r.ctx_ref::<Numbered>() {
+    let Some(r) = state.r.as_deref_mut() else {
+        if state.run.context == context::INIT {
+            return answer.raise("no request ctx found");
+        }
+        state.run.has_ctx = true;
+        return answer.number(-f64::from(state.run.id));
+    };
+    let id = match r.ctx_ref::<Numbered>() {
         Some(numbered) => numbered.id,
         None => {
             let id = state.vm.next();
             r.set_ctx(Numbered { id, vm: Rc::clone(&state.run.vm) });
             id
         }
-    } as i32;
-    code::NUMBER
+    };
+    answer.number(f64::from(id))
+}
+
+/// The number of the context that a fresh one rests on: its connection's handshake's; 0 if there is none.
+fn ctx_base(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let id = match (&state.run.moment, state.r.as_deref()) {
+        (Some(at), _) => of_handshake(&at.conn),
+        (None, Some(r)) => of_handshake(r.conn()),
+        (None, None) => 0,
+    };
+    answer.number(f64::from(id))
 }
 
 fn on_abort(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
@@ -333,7 +368,7 @@ fn exit(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     }
     state.run.outcome = Outcome::Exit(status);
     if state.run.context & WAITING != 0 {
-        code::TRUE
+        code::LEAVES
     } else {
         code::NIL
     }

@@ -1,7 +1,7 @@
 //! `ngx.shared`
 
-use crate::border::{Answer, Args};
-use crate::machine::{code, OpRow, State};
+use crate::crossing::{Answer, Args};
+use crate::machine::{code, List, OpRow, State};
 use crate::run::context::ANY;
 use std::sync::Arc;
 use weir_dict::{Dict, Mode, Refused, ValueRef};
@@ -23,10 +23,6 @@ pub(super) const OPS: &[OpRow] = &[
         code::TRUE
     }),
     OpRow::any("dict_incr", ANY, incr),
-    OpRow::any("dict_init", ANY, |state, args, _| {
-        state.run.init = Some((args.x, args.y));
-        code::TRUE
-    }),
     OpRow::any("dict_push", ANY, push),
     OpRow::any("dict_pop", ANY, pop),
     OpRow::any("dict_llen", ANY, llen),
@@ -80,13 +76,24 @@ fn answer_with(answer: &mut Answer, value: ValueRef<'_>) -> i32 {
     }
 }
 
-/// The value, and its flags in `k`.
+fn list_with<'l, 'a>(list: &'l mut List<'a>, value: ValueRef<'_>) -> &'l mut List<'a> {
+    match value {
+        ValueRef::Boolean(is) => list.boolean(is),
+        ValueRef::Number(number) => list.number(number),
+        ValueRef::Text(text) => list.text(text),
+    }
+}
+
+/// The value, and its flags where it has some.
 fn get(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let at = (args.i & 0xff) as usize;
     let Some(dict) = state.vm.dicts.get(at) else { return code::NIL };
-    let found = dict.get_with(args.a, now_ms(), |value, flags| {
-        answer.k = flags as i32;
-        answer_with(answer, value)
+    let found = dict.get_with(args.a, now_ms(), |value, flags| match flags {
+        0 => answer_with(answer, value),
+        flags => {
+            list_with(&mut answer.list(), value).number(f64::from(flags));
+            code::LIST
+        }
     });
     match found {
         Ok(Some(done)) => done,
@@ -99,9 +106,14 @@ fn get_stale(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
     let Some(dict) = dict(state, args) else { return code::NIL };
     match dict.get_stale(args.a, now_ms()) {
         Ok(Some((value, flags, is_stale))) => {
-            answer.k = flags as i32;
-            answer.i = i32::from(is_stale);
-            answer_with(answer, ValueRef::from(&value))
+            let mut list = answer.list();
+            list_with(&mut list, ValueRef::from(&value));
+            match flags {
+                0 => list.nil(),
+                flags => list.number(f64::from(flags)),
+            }
+            .boolean(is_stale);
+            code::LIST
         }
         Ok(None) => code::NIL,
         Err(e) => answer.fail(e.to_string()),
@@ -126,30 +138,29 @@ fn set(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         _ => ValueRef::Boolean(false),
     };
     let exptime_ms = (args.y * 1000.0).clamp(0.0, 1e15) as u64;
-    answer.k = 0;
+    let mut list = answer.list();
     match dict.set(args.a, value, exptime_ms, flags, mode, now_ms()) {
-        Ok(stored) => {
-            answer.k = i32::from(stored.forcible);
-            code::TRUE
-        }
+        Ok(stored) => list.boolean(true).nil().boolean(stored.forcible),
         Err(e) => {
-            answer.k = i32::from(matches!(e, Refused::NoMemory { forcible: true }));
-            let why = e.to_string();
-            answer.text.extend_from_slice(why.as_bytes());
-            code::FAILED
+            let forcible = matches!(e, Refused::NoMemory { forcible: true });
+            list.boolean(false).text(e.to_string().as_bytes()).boolean(forcible)
         }
-    }
+    };
+    code::LIST
 }
 
+/// Bit 8: where there is nothing, it begins with `y`, for `b` seconds.
 fn incr(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let init = state.run.init.take();
-    let Some(dict) = dict(state, args) else { return code::NIL };
-    let ttl_ms = init.map_or(0.0, |(_, ttl)| ttl * 1000.0).clamp(0.0, 1e15) as u64;
-    match dict.incr(args.a, args.x, init.map(|(value, _)| value), ttl_ms, now_ms()) {
-        Ok((value, forcible)) => {
-            answer.k = i32::from(forcible);
-            answer.number(value)
+    let Some(dict) = state.vm.dicts.get((args.i & 0xff) as usize) else { return code::NIL };
+    let init = (args.i >> 8 & 1 == 1).then_some(args.y);
+    let ttl = std::str::from_utf8(args.b).ok().and_then(|ttl| ttl.parse::<f64>().ok());
+    let ttl_ms = (ttl.unwrap_or_default() * 1000.0).clamp(0.0, 1e15) as u64;
+    match dict.incr(args.a, args.x, init, ttl_ms, now_ms()) {
+        Ok((value, forcible)) if init.is_some() => {
+            answer.list().number(value).nil().boolean(forcible);
+            code::LIST
         }
+        Ok((value, _)) => answer.number(value),
         Err(e) => answer.fail(e.to_string()),
     }
 }

@@ -1,6 +1,6 @@
 //! Escapes, digests and check sums.
 
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::ANY;
 use md5::{Digest, Md5};
@@ -174,8 +174,11 @@ pub(super) fn write_args(text: &[u8], max: i32, answer: &mut Answer) -> i32 {
             }
         };
     }
-    answer.k = i32::from(truncated);
-    code::LIST
+    if truncated {
+        code::CUT_TABLE
+    } else {
+        code::TABLE
+    }
 }
 /// `ndk.set_var`: what the directive `a` makes of `b`.
 fn ndk_value(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {

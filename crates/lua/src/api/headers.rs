@@ -1,7 +1,7 @@
 //! Fields of the request and of the answer.
 
-use crate::border::{Answer, Args};
 use crate::conf::LuaLoc;
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow};
 use crate::run::context::{BODY, LOG, REQUEST};
 use weir_base::date::{http_time, parse_http_time};
@@ -188,8 +188,11 @@ fn write_pairs<'a>(
         };
         list.text(value);
     }
-    answer.k = i32::from(truncated);
-    code::LIST
+    if truncated {
+        code::CUT_TABLE
+    } else {
+        code::TABLE
+    }
 }
 
 fn all_in(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {

@@ -1,7 +1,7 @@
 //! Operations that Lua asks for. What is an error of the caller's, and its words, is mostly the Lua side's.
 
 mod balancer;
-mod capture;
+pub(crate) mod capture;
 mod control;
 mod dict;
 mod encode;

@@ -3,7 +3,7 @@
 //! Difference from OpenResty: an answer must be signed by the issuer or by who has the issuer's leave; there any
 //! certificate that comes with the answer will do.
 
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::ANY;
 use weir_runtime::clock;

@@ -1,7 +1,7 @@
 //! The answer's body, and sending its header.
 
-use crate::border::{Answer, Args};
 use crate::conf::LuaLoc;
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::{context, WaitFor};
 use std::rc::Rc;
@@ -134,23 +134,23 @@ fn print(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
     if let Some(kept) = r.ctx::<Put>().and_then(|put| put.kept.as_mut()) {
         kept.extend_from_slice(args.a);
-        return code::TRUE;
+        return answer.number(1.0);
     }
     if send_header(r).is_err() {
         return answer.fail("nginx output filter error");
     }
     if r.method == weir_wire::http1::request::Method::Head || r.flags.header_only {
-        return code::TRUE;
+        return answer.number(1.0);
     }
     if args.a.is_empty() {
-        return code::TRUE;
+        return answer.number(1.0);
     }
     if r.output(Chain::one(Buf::mem(args.a.to_vec()))).is_err() {
         return answer.fail("nginx output filter error");
     }
     match r.queued() > AHEAD_BYTES || r.holds() {
         true => state.wait(WaitFor::Drain(AHEAD_BYTES), answer),
-        false => code::TRUE,
+        false => answer.number(1.0),
     }
 }
 
@@ -166,7 +166,7 @@ fn flush(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         return answer.fail("nothing to flush");
     }
     if r.flags.header_only {
-        return code::TRUE;
+        return answer.number(1.0);
     }
     if r.output(Chain::one(Buf::flush())).is_err() {
         return answer.fail("nginx output filter error");
@@ -176,7 +176,7 @@ fn flush(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         // What can leave leaves now; the rest when the run next waits.
         false => {
             r.flush_now();
-            code::TRUE
+            answer.number(1.0)
         }
     }
 }
@@ -189,7 +189,7 @@ fn eof(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     match end(r) {
         Flow::Ok => {
             r.flush_now();
-            code::TRUE
+            answer.number(1.0)
         }
         _ => answer.fail("nginx output filter error"),
     }
@@ -198,7 +198,7 @@ fn eof(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
 fn send_headers(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
     match send_header(r) {
-        Ok(()) => code::TRUE,
+        Ok(()) => answer.number(1.0),
         Err(_) => answer.fail("nginx output filter error"),
     }
 }

@@ -5,7 +5,7 @@
 
 use super::line::Line;
 use super::socket::sock;
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, State};
 use crate::run::{Reply, Told, WaitFor};
 use crate::vm::Vm;

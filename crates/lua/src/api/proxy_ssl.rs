@@ -1,7 +1,7 @@
 //! What code says of a handshake with a server that a request is passed to.
 
 use super::ssl::Chosen;
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{PROXY_SSL_CERT, PROXY_SSL_VERIFY};
 use std::rc::Rc;

@@ -2,7 +2,7 @@
 
 use super::line::Line;
 use super::socket::Sock;
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::HANDLERS;
 use std::cell::RefCell;

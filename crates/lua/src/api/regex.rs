@@ -1,6 +1,6 @@
 //! `ngx.re`: expressions are compiled and matched here, everything else is the Lua side's.
 
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::ANY;
 use std::cell::RefCell;
@@ -12,6 +12,7 @@ use weir_script::regex::{Captures, Regex, RegexOptions, DEFAULT_MATCH_LIMIT_STEP
 pub(super) const OPS: &[OpRow] = &[
     OpRow::any("re_compile", ANY, compile),
     OpRow::any("re_exec", ANY, exec),
+    OpRow::any("re_match", ANY, groups),
     OpRow::any("re_free", ANY, free),
 ];
 
@@ -116,6 +117,27 @@ fn exec(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             }
             answer.k = last as i32 + 1;
             code::TEXT
+        }
+    }
+}
+
+/// Matches expression `args.i` from the beginning on; the groups' texts, as one table.
+fn groups(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let mut known = state.vm.compiled.known.borrow_mut();
+    let known = &mut *known;
+    let Some(regex) = known.all.get(&(args.i as u32)) else { return code::NIL };
+    match regex.exec_at(args.a, 0, &mut known.captures) {
+        Ok(false) => code::NIL,
+        Err(e) => answer.fail(format!("pcre_exec() failed: {}", e.code)),
+        Ok(true) => {
+            let mut list = answer.list();
+            for (from, to) in known.captures.offsets() {
+                match args.a.get(*from as usize..*to as usize).filter(|_| *from != UNSET) {
+                    Some(text) => list.text(text),
+                    None => list.boolean(false),
+                };
+            }
+            code::GROUPS
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The request: line, arguments, body.
 
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{self, HANDLERS, REQUEST};
 use crate::run::{Outcome, WaitFor};
@@ -159,8 +159,7 @@ fn body_file(r: &mut Request, _: &Args<'_>, answer: &mut Answer) -> i32 {
 
 fn post_args(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
     if r.discards_body() {
-        answer.k = 0;
-        return code::LIST;
+        return code::TABLE;
     }
     if r.body.file.is_some() {
         return answer.fail("request body in temp file not supported");

@@ -3,9 +3,10 @@
 //! A socket is the run's that made it, and is closed with it. What is read ahead stays in its buffer; reading and
 //! writing wait apart from each other, so that two threads may share a socket.
 
+use super::control::debug;
 use super::line::Line;
 use super::pool::Place;
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, List, OpRow, State};
 use crate::run::context::WAITING;
 use crate::run::{Reply, WaitFor};
@@ -39,7 +40,7 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("sock_keep", WAITING, super::pool::keep),
     OpRow::any("sock_timeouts", WAITING, timeouts),
     OpRow::any("sock_option", WAITING, option),
-    OpRow::any("sock_defaults", WAITING, defaults),
+    OpRow::any("sock_defaults", WAITING, |state, _, answer| defaults(state, answer)),
 ];
 
 /// What a single read asks the system for, where no location says.
@@ -87,22 +88,23 @@ pub(super) fn waits_of(state: &State<'_>) -> ([u64; 3], usize) {
     }
 }
 
+/// Its number, and the settings of its location.
 fn new(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let id = state.vm.next();
     let sock = Sock::new(waits_of(state));
     state.run.socks.insert(id, Rc::new(RefCell::new(sock)));
-    answer.number(f64::from(id))
+    answer.list().number(f64::from(id));
+    defaults(state, answer)
 }
 
-/// The location's settings of connections: the pool's size, and how long one is kept.
-fn defaults(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+/// The location's settings of connections: the pool's size, how long one is kept, whether errors are logged, and for
+/// how long a socket waits to read, to send and to connect; in milliseconds.
+fn defaults(state: &State<'_>, answer: &mut Answer) -> i32 {
     let (size, keep_ms, log, waits) = match state.loc() {
         Some(loc) => {
             let conf = loc.conf::<crate::conf::LuaLoc>();
-            {
-                let waits = [*conf.read_timeout, *conf.send_timeout, *conf.connect_timeout];
-                (*conf.pool_size, *conf.keepalive_timeout, *conf.log_errors, waits)
-            }
+            let waits = [*conf.read_timeout, *conf.send_timeout, *conf.connect_timeout];
+            (*conf.pool_size, *conf.keepalive_timeout, *conf.log_errors, waits)
         }
         None => (30, 60_000, true, [60_000; 3]),
     };
@@ -158,6 +160,7 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let host = args.a.to_vec();
     let port = args.x as u16;
     let (timeout, local) = (sock.borrow().connect_ms, sock.borrow().local);
+    debug(state, || format!("lua tcp socket connect timeout: {timeout}"));
     let resolver = resolver_of(state);
     state.wait(
         WaitFor::Future(Box::pin(async move {
@@ -348,11 +351,10 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         (channel, sock.send_ms)
     };
     let busy = Busy { sock, is_reading: false };
-    let text = args.a.to_vec();
     let mut sent = 0;
     if !channel.is_tls() {
-        match channel.socket().try_write(&[IoSlice::new(&text)], false) {
-            Ok(n) if n == text.len() => {
+        match channel.socket().try_write(&[IoSlice::new(args.a)], false) {
+            Ok(n) if n == args.a.len() => {
                 drop(busy);
                 return answer.number(n as f64);
             }
@@ -360,6 +362,8 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             Err(_) => {}
         }
     }
+    let text = args.a.to_vec();
+    debug(state, || format!("lua tcp socket send timeout: {timeout}"));
     state.wait(
         WaitFor::Future(Box::pin(async move {
             let mut limit = LazyTimer::new();
@@ -607,6 +611,7 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         (channel, sock.read_ms)
     };
     let busy = Busy { sock, is_reading: true };
+    debug(state, || format!("lua tcp socket read timeout: {timeout}"));
     state.wait(
         WaitFor::Future(Box::pin(async move {
             let mut limit = LazyTimer::new();

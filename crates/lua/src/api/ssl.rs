@@ -1,6 +1,6 @@
 //! What code says of a handshake with a client, and asks about it.
 
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, items, OpRow, State};
 use crate::run::context::{ANY, SSL_CERT, SSL_FETCH, SSL_HELLO, SSL_STORE};
 use crate::ssl::Moment;

@@ -1,7 +1,7 @@
 //! TLS on cosockets, and the sessions with servers that code keeps.
 
 use super::socket::{sock, words_of, Sock};
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, items, List, OpRow, State};
 use crate::run::context::{ANY, WAITING};
 use crate::run::{Reply, WaitFor};

@@ -1,6 +1,6 @@
 //! Clocks and dates.
 
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{ANY, REQUEST, WAITING};
 use crate::run::{Reply, WaitFor};

@@ -1,6 +1,6 @@
 //! Timers: runs that no request is there for.
 
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{self, ANY};
 use crate::run::{Reply, Run, Step, Told, WaitFor};
@@ -115,6 +115,7 @@ async fn run(vm: &Rc<Vm>, number: i32, early: bool, place: &str, begun_by: Begun
     if early {
         run.piece.last = true;
     }
+    run.is_scheduled = true;
     if enter(None, &mut run, crate::run::entry::TIMER, f64::from(number)) == Step::Waits {
         run.drive(None).await;
     }

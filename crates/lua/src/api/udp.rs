@@ -1,7 +1,7 @@
 //! Sockets for datagrams, and the request's body as a socket.
 
 use super::socket::{self, sock};
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{HANDLERS, WAITING};
 use crate::run::{Reply, WaitFor};

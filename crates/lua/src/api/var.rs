@@ -1,6 +1,6 @@
 //! Variables, captures, and what `ngx.arg` is about.
 
-use crate::border::{Answer, Args};
+use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{ANY, BODY, REQUEST, SET};
 use weir_core::session::Part;
@@ -10,7 +10,8 @@ use weir_http::Request;
 
 pub(super) const OPS: &[OpRow] = &[
     OpRow::request("var", REQUEST, var),
-    OpRow::request("set_var", REQUEST, set_var),
+    OpRow::request("set_var", REQUEST, |r, args, answer| set_var(r, args.a, Some(args.b), answer)),
+    OpRow::request("unset_var", REQUEST, |r, args, answer| set_var(r, args.a, None, answer)),
     OpRow::request("capture", REQUEST, capture),
     OpRow::any("arg", SET | BODY, arg),
     OpRow::any("set_arg", BODY, set_arg),
@@ -30,19 +31,19 @@ fn var(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
 }
 
-fn set_var(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let name = args.a.to_ascii_lowercase();
+fn set_var(r: &mut Request, name: &[u8], value: Option<&[u8]>, answer: &mut Answer) -> i32 {
+    let shown = String::from_utf8_lossy(name);
+    let name = name.to_ascii_lowercase();
     let gen = std::rc::Rc::clone(r.gen());
     let vars = gen.registry();
-    let shown = String::from_utf8_lossy(args.a);
     match vars.find(&name) {
         Some(Named::Number(id)) => {
             if !vars.is_changeable(&name) {
                 return answer.raise(format!("variable \"{shown}\" not changeable"));
             }
-            match args.i {
-                1 => r.set_var(id, args.b),
-                _ => r.unset_var(id),
+            match value {
+                Some(value) => r.set_var(id, value),
+                None => r.unset_var(id),
             }
             code::TRUE
         }

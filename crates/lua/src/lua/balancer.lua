@@ -4,7 +4,8 @@ local weir = ...
 local raw, finish, op = weir.raw, weir.finish, weir.op
 local error, type, tonumber, tostring = error, type, tonumber, tostring
 
-local OP_PEER, OP_TRIES, OP_LAST, OP_WAITS = op "balancer_peer", op "balancer_tries", op "balancer_last", op "balancer_waits"
+local set_peer = weir.native "balancer_peer"
+local OP_TRIES, OP_LAST, OP_WAITS = op "balancer_tries", op "balancer_last", op "balancer_waits"
 local OP_KEEP, OP_BIND, OP_REWRITE, OP_TLS = op "balancer_keep", op "balancer_bind", op "balancer_rewrite", op "balancer_tls"
 
 local balancer = { version = weir.core_version }
@@ -17,7 +18,7 @@ function balancer.set_current_peer(address, port, host)
     if host ~= nil and type(host) ~= "string" then
         error("bad argument #3 to 'set_current_peer' (string expected, got " .. type(host) .. ")", 2)
     end
-    return finish(raw(OP_PEER, host and 1 or 0, address, host, port))
+    return set_peer(host and 1 or 0, address, host, port)
 end
 
 function balancer.enable_keepalive(seconds, requests)

@@ -36,55 +36,37 @@ for name, number in pairs {
     ngx[name] = number
 end
 
-local OP_PHASE, OP_CTX = op "phase", op "ctx"
-
-local function phase()
-    C(OP_PHASE, 0, "", 0, "", 0, 0, 0)
-    return ffi_string(out.p, out.n)
-end
+local native = weir.native
+local phase = native "phase"
 weir.phase = phase
 ngx.get_phase = phase
 
 ----------------------------------------------------------------------------------------------------- ngx.ctx
 
+-- By the numbers of what the code runs for: a request, or a run without one (a negative number). Rust takes them out.
 local contexts = {}
 weir.contexts = contexts
-weir.on_free(function(id)
-    contexts[id] = nil
-end)
+weir.keep(4, contexts)
 
--- The number of what the code runs for: a request, or a run without one.
+local OP_CTX = op "ctx"
+local ctx_base = native "ctx_base"
+
 local function ctx_id()
-    local code = C(OP_CTX, 0, "", 0, "", 0, 0, 0)
-    if code == 3 then
-        return out.i
-    end
-    local run = weir.run()
-    if not run or code == -3 and phase() == "init" then
+    if C(OP_CTX, 0, "", 0, "", 0, 0, 0) ~= 3 then
         return nil
     end
-    return -run.id
+    return out.x
 end
 weir.ctx_id = ctx_id
 
+local id_of_ctx = native("ctx", 3)
+
 local function get_ctx()
-    local id = ctx_id()
-    if not id then
-        error("no request ctx found", 3)
-    end
-    if id < 0 then
-        local run = weir.run()
-        local t = run.ctx
-        if not t then
-            t = {}
-            run.ctx = t
-        end
-        return t
-    end
+    local id = id_of_ctx()
     local t = contexts[id]
     if not t then
         -- What the handshake's code has noted is there for all requests of the connection.
-        local of_handshake = out.k
+        local of_handshake = ctx_base()
         t = {}
         if of_handshake == id then
             t.__index = t
@@ -97,15 +79,7 @@ local function get_ctx()
 end
 
 local function set_ctx(value)
-    local id = ctx_id()
-    if not id then
-        error("no request ctx found", 3)
-    end
-    if id < 0 then
-        weir.run().ctx = value
-    else
-        contexts[id] = value
-    end
+    contexts[id_of_ctx()] = value
 end
 
 ----------------------------------------------------------------------------------------------------- properties
@@ -161,7 +135,8 @@ end
 
 ----------------------------------------------------------------------------------------------------- exits
 
-local OP_EXIT, OP_EXEC, OP_REDIRECT = op "exit", op "exec", op "redirect"
+local exit = native "exit"
+local OP_EXEC, OP_REDIRECT = op "exec", op "redirect"
 
 function ngx.exit(status)
     if type(status) ~= "number" then
@@ -174,10 +149,7 @@ function ngx.exit(status)
     if status == -2 or status == -4 then
         error("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE", 2)
     end
-    local code = check(C(OP_EXIT, status, "", 0, "", 0, 0, 0))
-    if code == 1 then
-        weir.leave()
-    end
+    return exit(status)
 end
 
 local function encode_args(args, who)
@@ -220,19 +192,12 @@ end
 
 ----------------------------------------------------------------------------------------------------- time
 
-local OP_NOW, OP_TIME, OP_UPDATE, OP_DATE = op "now", op "time", op "update_time", op "date"
+local OP_UPDATE, OP_DATE = op "update_time", op "date"
 local OP_COOKIE_TIME, OP_HTTP_TIME, OP_PARSE_TIME = op "cookie_time", op "http_time", op "parse_http_time"
-local OP_SLEEP, OP_START_TIME = op "sleep", op "start_time"
+local OP_START_TIME = op "start_time"
+local sleep = native("sleep", 2)
 
-function ngx.now()
-    C(OP_NOW, 0, "", 0, "", 0, 0, 0)
-    return out.x
-end
-
-function ngx.time()
-    C(OP_TIME, 0, "", 0, "", 0, 0, 0)
-    return out.x
-end
+ngx.now, ngx.time = native "now", native "time"
 
 function ngx.update_time()
     C(OP_UPDATE, 0, "", 0, "", 0, 0, 0)
@@ -287,8 +252,7 @@ function ngx.sleep(...)
     if time < 0 then
         error('invalid sleep duration "' .. tostring(time) .. '"', 2)
     end
-    check(raw(OP_SLEEP, 0, nil, nil, time))
-    weir.await(out.i)
+    sleep(0, nil, nil, time)
 end
 
 function weir.request_start()

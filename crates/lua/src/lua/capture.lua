@@ -1,11 +1,15 @@
 -- ngx.location
 
 local weir = ...
-local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
-local ffi_string = require("ffi").string
+local raw, op, check, ngx = weir.raw, weir.op, weir.check, weir.ngx
 local error, type, tostring, tonumber, pairs, ipairs, select = error, type, tostring, tonumber, pairs, ipairs, select
 
-local OP_ALLOWED, OP_BEGIN, OP_TAKE = op "capture_allowed", op "capture_begin", op "capture_take"
+local OP_ALLOWED = op "capture_allowed"
+local native = weir.native
+local issue, set_body, set_var = native("capture_begin", 3), native("capture_body", 3), native("capture_var", 3)
+local context_of, take = native "capture_context", native "capture_take"
+
+local wait_for = native "capture_wait"
 
 local location = {}
 ngx.location = location
@@ -38,7 +42,6 @@ local function begin(uri, options, level)
                 error("Bad http request body", 4)
             end
             body = tostring(options.body)
-            sum = sum + 1
         end
         if options.share_all_vars then
             sum = sum + 4
@@ -61,7 +64,9 @@ local function begin(uri, options, level)
             vars = options.vars
         end
     end
-    local packed, n = { uri, query }, 2
+    if body then
+        set_body(0, body)
+    end
     if vars then
         for name, value in pairs(vars) do
             if type(name) ~= "string" then
@@ -71,48 +76,20 @@ local function begin(uri, options, level)
             if kind ~= "string" and kind ~= "number" then
                 error("attempt to use bad variable value type " .. kind, 4)
             end
-            packed[n + 1], packed[n + 2] = name, value
-            n = n + 2
+            set_var(0, name, value)
         end
     end
-    local code = raw(OP_BEGIN, method, weir.pack(packed, n), body, 0, sum)
-    if code == -2 then
-        error(ffi_string(out.p, out.n), 4)
-    elseif code == -4 then
-        error("API disabled in the context of " .. ffi_string(out.p, out.n), 3)
-    end
+    local id = issue(method, uri, query, sum)
     if ctx then
-        weir.contexts[out.k] = ctx
+        weir.contexts[context_of(id)] = ctx
     end
-    return out.i
-end
-
-local function take(id)
-    raw(OP_TAKE, id)
-    local t, n = weir.list()
-    local header = {}
-    for at = 4, n, 2 do
-        local name, value = t[at], t[at + 1]
-        local known = header[name]
-        if known == nil then
-            header[name] = value
-        elseif type(known) == "table" then
-            known[#known + 1] = value
-        else
-            header[name] = { known, value }
-        end
-    end
-    return { status = t[1], truncated = t[2], body = t[3] or "", header = header }
+    return id
 end
 
 local function wait(id)
-    local run = weir.run()
-    if run.early[id] then
-        run.early[id] = nil
-    else
-        weir.await(id)
-    end
-    return take(id)
+    wait_for(id)
+    local status, truncated, body, header = take(id)
+    return { status = status, truncated = truncated, body = body, header = header }
 end
 
 function location.capture(uri, options, ...)

@@ -1,7 +1,7 @@
 -- Coroutines of the user's, light threads, semaphores.
 
 local weir = ...
-local MARK, LEAVE, threads = weir.MARK, weir.LEAVE, weir.threads
+local MARK, LEAVE, threads, entries = weir.MARK, weir.LEAVE, weir.threads, weir.entries
 local co_create, co_resume, co_yield = coroutine.create, coroutine.resume, coroutine.yield
 local co_status, co_running = coroutine.status, coroutine.running
 local error, type, unpack, select, ipairs, setmetatable = error, type, unpack, select, ipairs, setmetatable
@@ -9,11 +9,9 @@ local raw, finish, op, check = weir.raw, weir.finish, weir.op, weir.check
 
 -- A wait goes up through whoever has resumed the coroutine, to the thread.
 local function resumed(co, ...)
-    local ok, mark = ...
+    local ok, mark, id = ...
     if ok and mark == MARK then
-        local _, _, id = ...
-        co_yield(MARK, id)
-        return resumed(co, co_resume(co))
+        return resumed(co, co_resume(co, co_yield(MARK, id)))
     elseif ok and mark == LEAVE then
         co_yield(mark)
         return
@@ -22,7 +20,7 @@ local function resumed(co, ...)
 end
 
 local function resume(co, ...)
-    if threads[co] then
+    if threads[co] or entries[co] then
         -- Threads are the run's to go on with.
         return false, "cannot resume " .. (co_status(co) == "dead" and "dead" or "non-suspended") .. " coroutine"
     end

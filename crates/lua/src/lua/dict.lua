@@ -1,16 +1,15 @@
 -- ngx.shared
 
 local weir = ...
-local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
-local ffi_string = require("ffi").string
+local raw, op, ngx = weir.raw, weir.op, weir.ngx
 local error, type, tostring, setmetatable, tonumber = error, type, tostring, setmetatable, tonumber
 local bor, lshift = bit.bor, bit.lshift
-local null = weir.null
 
-local OP_GET, OP_GET_STALE, OP_SET, OP_FLAGS = op "dict_get", op "dict_get_stale", op "dict_set", op "dict_flags"
-local OP_DELETE, OP_INCR, OP_INIT, OP_PUSH, OP_POP = op "dict_delete", op "dict_incr", op "dict_init", op "dict_push", op "dict_pop"
-local OP_LLEN, OP_TTL, OP_EXPIRE = op "dict_llen", op "dict_ttl", op "dict_expire"
-local OP_FLUSH_ALL, OP_FLUSH_EXPIRED, OP_KEYS, OP_SPACE = op "dict_flush_all", op "dict_flush_expired", op "dict_keys", op "dict_space"
+local native = weir.native
+local get, get_stale, set, set_flags = native "dict_get", native "dict_get_stale", native "dict_set", native "dict_flags"
+local delete, incr, push_value, pop_value = native "dict_delete", native "dict_incr", native "dict_push", native "dict_pop"
+local llen, ttl, expire = native "dict_llen", native "dict_ttl", native "dict_expire"
+local flush_all, flush_expired, keys, space = native "dict_flush_all", native "dict_flush_expired", native "dict_keys", native "dict_space"
 
 local Dict = {}
 local meta = { __index = Dict }
@@ -39,19 +38,6 @@ local function key_of(key)
     return key
 end
 
-local function value_of(code)
-    if code == 2 then
-        return ffi_string(out.p, out.n)
-    elseif code == 3 then
-        return out.x
-    elseif code == 1 then
-        return true
-    elseif code == 4 then
-        return false
-    end
-    return nil
-end
-
 function Dict.get(dict, key)
     local n = number_of(dict)
     local e
@@ -59,16 +45,7 @@ function Dict.get(dict, key)
     if not key then
         return nil, e
     end
-    local code = C(OP_GET, n, key, #key, "", 0, 0, 0)
-    if code == -1 then
-        return nil, ffi_string(out.p, out.n)
-    end
-    local flags = out.k
-    local value = value_of(code)
-    if flags ~= 0 and code > 0 then
-        return value, flags
-    end
-    return value
+    return get(n, key)
 end
 
 function Dict.get_stale(dict, key)
@@ -78,14 +55,7 @@ function Dict.get_stale(dict, key)
     if not key then
         return nil, e
     end
-    local code = C(OP_GET_STALE, n, key, #key, "", 0, 0, 0)
-    if code == -1 then
-        return nil, ffi_string(out.p, out.n)
-    elseif code == 0 then
-        return nil
-    end
-    local flags, stale = out.k, out.i == 1
-    return value_of(code), flags ~= 0 and flags or nil, stale
+    return get_stale(n, key)
 end
 
 local function store(n, mode, key, value, exptime, flags)
@@ -106,7 +76,7 @@ local function store(n, mode, key, value, exptime, flags)
         if mode == 2 or mode == 3 or mode == 4 then
             return nil, mode == 4 and "attempt to replace with nil values" and "not found" or "attempt to add or replace nil values"
         end
-        C(OP_DELETE, n, key, #key, "", 0, 0, 0)
+        delete(n, key)
         return true, nil, false
     else
         return nil, "bad value type"
@@ -114,58 +84,44 @@ local function store(n, mode, key, value, exptime, flags)
     if exptime ~= nil then
         exptime = tonumber(exptime)
         if not exptime or exptime < 0 then
-            error('bad "exptime" argument', 4)
+            error('bad "exptime" argument', 3)
         end
     end
     if flags ~= nil then
         flags = tonumber(flags)
         if not flags then
-            error('bad "flags" argument', 4)
+            error('bad "flags" argument', 3)
         end
         if flags ~= 0 then
-            C(OP_FLAGS, 0, "", 0, "", 0, flags, 0)
+            set_flags(0, nil, nil, flags)
         end
     end
-    local code = C(OP_SET, bor(n, lshift(mode, 8), lshift(as, 12)), key, #key, text, #text, number, exptime or 0)
-    local forcible = out.k == 1
-    if code == -1 then
-        local why = ffi_string(out.p, out.n)
-        if why == "no memory" then
-            return false, why, forcible
-        end
-        return false, why, forcible
-    end
-    return true, nil, forcible
+    return set(bor(n, lshift(mode, 8), lshift(as, 12)), key, text, number, exptime)
 end
 
 function Dict.set(dict, key, value, exptime, flags)
     local n = number_of(dict)
-    local a, b, c = store(n, 0, key, value, exptime, flags)
-    return a, b, c
+    return store(n, 0, key, value, exptime, flags)
 end
 
 function Dict.safe_set(dict, key, value, exptime, flags)
     local n = number_of(dict)
-    local a, b, c = store(n, 1, key, value, exptime, flags)
-    return a, b, c
+    return store(n, 1, key, value, exptime, flags)
 end
 
 function Dict.add(dict, key, value, exptime, flags)
     local n = number_of(dict)
-    local a, b, c = store(n, 2, key, value, exptime, flags)
-    return a, b, c
+    return store(n, 2, key, value, exptime, flags)
 end
 
 function Dict.safe_add(dict, key, value, exptime, flags)
     local n = number_of(dict)
-    local a, b, c = store(n, 3, key, value, exptime, flags)
-    return a, b, c
+    return store(n, 3, key, value, exptime, flags)
 end
 
 function Dict.replace(dict, key, value, exptime, flags)
     local n = number_of(dict)
-    local a, b, c = store(n, 4, key, value, exptime, flags)
-    return a, b, c
+    return store(n, 4, key, value, exptime, flags)
 end
 
 function Dict.delete(dict, key)
@@ -206,16 +162,9 @@ function Dict.incr(dict, key, by, init, init_ttl)
         init_ttl = ttl
     end
     if init then
-        C(OP_INIT, 0, "", 0, "", 0, init, init_ttl or 0)
+        return incr(n + 256, key, init_ttl, by, init)
     end
-    local code = C(OP_INCR, n, key, #key, "", 0, by, 0)
-    if code == -1 then
-        return nil, ffi_string(out.p, out.n)
-    end
-    if init then
-        return out.x, nil, out.k == 1
-    end
-    return out.x
+    return incr(n, key, nil, by)
 end
 
 local function push(n, left, key, value)
@@ -225,28 +174,20 @@ local function push(n, left, key, value)
         return nil, e
     end
     local kind = type(value)
-    local code
     if kind == "number" then
-        code = C(OP_PUSH, bor(n, lshift(left, 8), lshift(1, 12)), key, #key, "", 0, value, 0)
+        return push_value(bor(n, lshift(left, 8), lshift(1, 12)), key, nil, value)
     elseif kind == "string" then
-        code = C(OP_PUSH, bor(n, lshift(left, 8)), key, #key, value, #value, 0, 0)
-    else
-        return nil, "bad value type"
+        return push_value(bor(n, lshift(left, 8)), key, value)
     end
-    if code == -1 then
-        return nil, ffi_string(out.p, out.n)
-    end
-    return out.x
+    return nil, "bad value type"
 end
 
 function Dict.lpush(dict, key, value)
-    local a, b = push(number_of(dict), 1, key, value)
-    return a, b
+    return push(number_of(dict), 1, key, value)
 end
 
 function Dict.rpush(dict, key, value)
-    local a, b = push(number_of(dict), 0, key, value)
-    return a, b
+    return push(number_of(dict), 0, key, value)
 end
 
 local function pop(n, left, key)
@@ -255,17 +196,15 @@ local function pop(n, left, key)
     if not key then
         return nil, e
     end
-    return finish(C(OP_POP, bor(n, lshift(left, 8)), key, #key, "", 0, 0, 0))
+    return pop_value(bor(n, lshift(left, 8)), key)
 end
 
 function Dict.lpop(dict, key)
-    local a, b = pop(number_of(dict), 1, key)
-    return a, b
+    return pop(number_of(dict), 1, key)
 end
 
 function Dict.rpop(dict, key)
-    local a, b = pop(number_of(dict), 0, key)
-    return a, b
+    return pop(number_of(dict), 0, key)
 end
 
 function Dict.llen(dict, key)
@@ -275,7 +214,7 @@ function Dict.llen(dict, key)
     if not key then
         return nil, e
     end
-    return finish(C(OP_LLEN, n, key, #key, "", 0, 0, 0))
+    return llen(n, key)
 end
 
 function Dict.ttl(dict, key)
@@ -285,7 +224,7 @@ function Dict.ttl(dict, key)
     if not key then
         return nil, e
     end
-    return finish(C(OP_TTL, n, key, #key, "", 0, 0, 0))
+    return ttl(n, key)
 end
 
 function Dict.expire(dict, key, exptime)
@@ -302,28 +241,27 @@ function Dict.expire(dict, key, exptime)
     if not key then
         return nil, e
     end
-    return finish(C(OP_EXPIRE, n, key, #key, "", 0, exptime, 0))
+    return expire(n, key, nil, exptime)
 end
 
 function Dict.flush_all(dict)
-    C(OP_FLUSH_ALL, number_of(dict), "", 0, "", 0, 0, 0)
+    flush_all(number_of(dict))
 end
 
 function Dict.flush_expired(dict, max)
-    return finish(C(OP_FLUSH_EXPIRED, number_of(dict), "", 0, "", 0, tonumber(max) or 0, 0))
+    return flush_expired(number_of(dict), nil, nil, tonumber(max))
 end
 
 function Dict.get_keys(dict, max)
-    C(OP_KEYS, number_of(dict), "", 0, "", 0, tonumber(max) or 1024, 0)
-    return (weir.list())
+    return { keys(number_of(dict), nil, nil, tonumber(max) or 1024) }
 end
 
 function Dict.capacity(dict)
-    return finish(C(OP_SPACE, number_of(dict), "", 0, "", 0, 0, 0))
+    return space(number_of(dict))
 end
 
 function Dict.free_space(dict)
-    return finish(C(OP_SPACE, number_of(dict), "", 0, "", 0, 1, 0))
+    return space(number_of(dict), nil, nil, 1)
 end
 
 ngx.shared = {}

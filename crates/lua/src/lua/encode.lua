@@ -3,7 +3,7 @@
 local weir = ...
 local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
 local error, type, tostring, pairs, tonumber = error, type, tostring, pairs, tonumber
-local concat = table.concat
+local concat, native = table.concat, weir.native
 
 local function string_of(value, name, at)
     local kind = type(value)
@@ -18,16 +18,16 @@ weir.string_of = string_of
 
 -- A function of one text; what is nil counts as empty, numbers and booleans as their text.
 local function of_text(name)
-    local OP = op(name)
+    local of = native(name)
     return function(text)
         if type(text) ~= "string" then
             text = text == nil and "" or tostring(text)
         end
-        return finish(C(OP, 0, text, #text, "", 0, 0, 0))
+        return of(0, text)
     end
 end
 
-local OP_ESCAPE, OP_UNESCAPE = op "escape_uri", op "unescape_uri"
+local escape, unescape = native "escape_uri", native "unescape_uri"
 
 function ngx.escape_uri(text, kind)
     if type(text) ~= "string" then
@@ -40,14 +40,14 @@ function ngx.escape_uri(text, kind)
     elseif kind < 0 or kind > 9 then
         error('"type" ' .. kind .. " out of range", 2)
     end
-    return finish(C(OP_ESCAPE, kind, text, #text, "", 0, 0, 0))
+    return escape(kind, text)
 end
 
 function ngx.unescape_uri(text)
     if type(text) ~= "string" then
         text = text == nil and "" or tostring(text)
     end
-    return finish(C(OP_UNESCAPE, 0, text, #text, "", 0, 0, 0))
+    return unescape(0, text)
 end
 
 ngx.md5, ngx.md5_bin, ngx.sha1_bin = of_text "md5", of_text "md5_bin", of_text "sha1_bin"
@@ -112,8 +112,7 @@ package.preload["ngx.base64"] = function()
 end
 
 local function escaped(text)
-    C(OP_ESCAPE, 2, text, #text, "", 0, 0, 0)
-    return weir.text()
+    return escape(2, text)
 end
 
 -- `level` is that of errors, seen from here.
@@ -158,36 +157,17 @@ function ngx.encode_args(t)
 end
 
 -- Names and values in pairs; names that come again have lists.
-function weir.gather(t, n)
-    local all = {}
-    for at = 1, n, 2 do
-        local name, value = t[at], t[at + 1]
-        local known = all[name]
-        if known == nil then
-            all[name] = value
-        elseif type(known) == "table" then
-            known[#known + 1] = value
-        else
-            all[name] = { known, value }
-        end
-    end
-    return all
-end
-
-local OP_DECODE_ARGS = op "decode_args"
+local decode_args = native "decode_args"
 
 function ngx.decode_args(text, max)
     if type(text) ~= "string" then
         error("bad argument #1 to 'decode_args' (string expected, got " .. (text == nil and "nil" or type(text)) .. ")", 2)
     end
-    check(C(OP_DECODE_ARGS, max or 100, text, #text, "", 0, 0, 0))
-    local truncated = out.k == 1
-    local all = weir.gather(weir.list())
-    if truncated then
+    local all, e = decode_args(max or 100, text)
+    if e then
         weir.debug("lua hit query args limit ", max or 100)
-        return all, "truncated"
     end
-    return all
+    return all, e
 end
 
 -- Tables as OpenResty's LuaJIT knows them.

@@ -1,11 +1,10 @@
 -- ngx.header, ngx.resp.
 
 local weir = ...
-local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
-local ffi_string = require("ffi").string
+local raw, op, check, ngx = weir.raw, weir.op, weir.check, weir.ngx
 local error, type, tostring, setmetatable = error, type, tostring, setmetatable
 
-local OP_GET, OP_SET, OP_ADD, OP_ALL = op "get_header_out", op "set_header_out", op "add_header_out", op "headers_out"
+local OP_SET = op "set_header_out"
 local OP_STATUS_LINE = op "set_status_line"
 
 local function value_of(value, what)
@@ -50,24 +49,24 @@ local function put(name, value, level)
     return raw(OP_SET, 1, name, tostring(value))
 end
 
+local native = weir.native
+local get, set, all_headers = native "get_header_out", native "set_header_out", native("headers_out", 2)
+
 ngx.header = setmetatable({}, {
     __index = function(_, name)
         if type(name) ~= "string" then
             name = tostring(name)
         end
-        local code = check(C(OP_GET, 0, name, #name, "", 0, 0, 0))
-        if code == 2 then
-            return ffi_string(out.p, out.n)
-        elseif code == 5 then
-            local t, n = weir.list()
-            if n == 1 then
-                return t[1]
-            end
-            return t
+        local first, second = get(0, name)
+        if second ~= nil then
+            return { get(0, name) }
         end
-        return nil
+        return first
     end,
     __newindex = function(_, name, value)
+        if type(name) == "string" and type(value) == "string" then
+            return set(1, name, value)
+        end
         check(put(name, value, 3))
     end,
 })
@@ -88,18 +87,15 @@ function ngx.resp.get_headers(max, keep_case)
     if max ~= nil and type(max) ~= "number" then
         error("bad argument #1 to 'get_headers' (number expected, got " .. type(max) .. ")", 2)
     end
-    check(raw(OP_ALL, max or 100, keep_case and "1" or ""))
-    local truncated = out.k == 1
-    local all = weir.gather(weir.list())
+    local all, e = all_headers(max or 100, keep_case and "1" or nil)
     if not keep_case then
         setmetatable(all, lower)
     end
-    if truncated then
+    if e then
         max = max or 100
         weir.debug("lua exceeding response header limit ", max + 1, " > ", max)
-        return all, "truncated"
     end
-    return all
+    return all, e
 end
 
 function ngx.resp.add_header(name, value)

@@ -110,3 +110,19 @@ do
     })
 end
 package.loaded.ndk = ndk
+
+----------------------------------------------------------------------------------------------------- globals
+
+-- All code of a worker shares them: who makes one while it serves is told of that, where it happens.
+local report = weir.op "report"
+setmetatable(_G, {
+    __newindex = function(t, name, value)
+        rawset(t, name, value)
+        local now = weir.phase()
+        if now ~= "init" and now ~= "init_worker" then
+            local text = "[lua] writing a global Lua variable ('" .. tostring(name) .. "') which may lead to race "
+                .. "conditions between concurrent requests, so prefer the use of 'local' variables"
+            weir.raw(report, 5, text, (debug.traceback("", 2):gsub("^\n", "")))
+        end
+    end,
+})

@@ -2,14 +2,14 @@
 
 local weir = ...
 local raw, finish, op, check, C, out = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out
-local call_in = weir.call_in
 local ngx, null = weir.ngx, weir.null
 local ffi_string = require("ffi").string
 local error, type, tostring, select, getmetatable = error, type, tostring, select, getmetatable
 local concat, floor = table.concat, math.floor
 local debug_getinfo = debug.getinfo
 
-local OP_PRINT, OP_FLUSH, OP_EOF, OP_SEND_HEADERS = op "print", op "flush", op "eof", op "send_headers"
+local native = weir.native
+local flush, eof, send_headers = native "flush", native "eof", native "send_headers"
 local OP_LOG, OP_LOG_ENABLED = op "log", op "log_enabled"
 
 -- An argument's text, appended to parts; tables are arrays of the same.
@@ -75,40 +75,14 @@ local function text_of(name, newline, n, first, ...)
 end
 weir.text_of = text_of
 
-local function put(code)
-    if code == 1 then
-        return 1
-    elseif code == -1 then
-        return nil, ffi_string(out.p, out.n)
-    elseif code == 100 then
-        local ok, e = weir.await(out.i)
-        return ok and 1 or nil, e
-    end
-    check(code)
-    return 1
-end
-
-function ngx.say(...)
-    local text = text_of("say", true, select("#", ...), ...)
-    local code = call_in(OP_PRINT, 0, text)
-    if code == 1 then
-        return 1
-    end
-    check(code)
-    local ok, e = put(code)
-    return ok, e
-end
-
-function ngx.print(...)
-    local text = text_of("print", false, select("#", ...), ...)
-    local code = call_in(OP_PRINT, 0, text)
-    if code == 1 then
-        return 1
-    end
-    check(code)
-    local ok, e = put(code)
-    return ok, e
-end
+local print_text, say_text
+print_text = weir.texts("print", "", function(n, ...)
+    return text_of("print", false, n, ...)
+end)
+say_text = weir.texts("print", "\n", function(n, ...)
+    return text_of("say", false, n, ...)
+end)
+ngx.print, ngx.say = print_text, say_text
 
 function ngx.flush(wait)
     if select("#", wait) > 1 then
@@ -117,24 +91,18 @@ function ngx.flush(wait)
     if wait ~= nil and type(wait) ~= "boolean" then
         error("bad argument #1 to 'flush' (boolean expected, got " .. type(wait) .. ")", 2)
     end
-    local code = check(call_in(OP_FLUSH, wait and 1 or 0))
-    local ok, e = put(code)
-    return ok, e
+    return flush(wait and 1 or 0)
 end
 
 function ngx.eof(...)
     if select("#", ...) ~= 0 then
         error("no argument is expected", 2)
     end
-    local code = check(call_in(OP_EOF, 0))
-    local ok, e = put(code)
-    return ok, e
+    return eof()
 end
 
-function ngx.send_headers(...)
-    local code = check(call_in(OP_SEND_HEADERS, 0))
-    local ok, e = put(code)
-    return ok, e
+function ngx.send_headers()
+    return send_headers()
 end
 
 local function log_text(...)

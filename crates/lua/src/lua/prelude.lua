@@ -1,8 +1,9 @@
 -- The ground of the Lua side: the call to Rust, runs and their threads, entry from Rust.
--- Given the function to call, the place of its answers, a null pointer and the function from which Lua may
--- be entered; answers the entry function.
+-- Given the function to call, the place of its answers, a null pointer, the function that makes functions of one
+-- operation, the one that keeps values for Rust, the one that knows the coroutine that Rust goes on with, and what
+-- yields are for; answers the entry function.
 
-local call_ptr, out_ptr, null, call_in = ...
+local call_ptr, out_ptr, null, make, keep, running, MARK, LEAVE = ...
 
 local ffi = require "ffi"
 local ffi_string, ffi_cast = ffi.string, ffi.cast
@@ -17,15 +18,14 @@ local number_ptr = ffi.typeof("const struct weir_number *")
 local length_ptr = ffi.typeof("const struct weir_length *")
 
 local error, type, tostring, pairs, ipairs, select = error, type, tostring, pairs, ipairs, select
-local setmetatable, getmetatable, rawset, setfenv = setmetatable, getmetatable, rawset, setfenv
+local setmetatable, getmetatable = setmetatable, getmetatable
 local concat, unpack, floor = table.concat, unpack, math.floor
 local traceback, loadstring, xpcall = debug.traceback, loadstring, xpcall
 local co_create, co_resume, co_yield = coroutine.create, coroutine.resume, coroutine.yield
 local co_status, co_running = coroutine.status, coroutine.running
 
--- `call_in(op, i, text)` is for operations from which Lua may be entered anew.
-local weir = { null = null, out = out, C = C, call_in = call_in }
-local G = _G
+local weir = { null = null, out = out, C = C, MARK = MARK, LEAVE = LEAVE }
+weir.keep = keep
 
 -- Operations by their names.
 local ops = {}
@@ -44,6 +44,18 @@ local function op_of(name)
 end
 weir.op = op_of
 
+-- The function of an operation, of a number, two texts and two numbers, each of which may be missing. It returns the
+-- operation's values, waits where that does, and raises what it refuses: in the name of its caller, or of who has
+-- called so many levels above. What code calls by itself or by a tail call is a function like this.
+function weir.native(name, level)
+    return make(op_of(name), level or 1)
+end
+
+-- The function of an operation whose text is all arguments; `other(n, ...)` makes the text where they are tables.
+function weir.texts(name, ending, other)
+    return make(op_of(name), ending, other)
+end
+
 local function raw(op, i, a, b, x, y)
     a, b = a or "", b or ""
     return C(op, i or 0, a, #a, b, #b, x or 0, y or 0)
@@ -51,7 +63,7 @@ end
 weir.raw = raw
 
 local OP_REPLY, OP_REPORT, OP_CODE, OP_PIECE = op_of "reply", op_of "report", op_of "code", op_of "piece"
-local OP_CANCEL, OP_OUTCOME = op_of "cancel", op_of "outcome"
+local OP_CANCEL, OP_OUTCOME, OP_EARLY = op_of "cancel", op_of "outcome", op_of "early"
 
 -- Values that Rust has written one after the other.
 local function decode(p, stop, t)
@@ -82,13 +94,11 @@ local function list()
 end
 weir.list = list
 
-local MARK, LEAVE = {}, {}
-weir.MARK, weir.LEAVE = MARK, LEAVE
 local finish
 
+-- Waits for what Rust knows by that number; its values.
 local function await(id)
-    co_yield(MARK, id)
-    return finish(C(OP_REPLY, 0, "", 0, "", 0, 0, 0))
+    return co_yield(MARK, id)
 end
 weir.await = await
 
@@ -176,13 +186,32 @@ end
 
 ----------------------------------------------------------------------------------------------------------- runs
 
+-- A run has one coroutine that Rust goes on with, and nothing of it is known here; until code asks for its run, to
+-- begin more of them. From then on their order is kept here.
+
 local runs = {}
-local current
 local threads = setmetatable({}, { __mode = "k" })
 weir.threads = threads
+-- What code begins on, which is Rust's to go on with.
+local entries = setmetatable({}, { __mode = "k" })
+weir.entries = entries
+local run_id, schedule = weir.native "run", weir.native "schedule"
+weir.run_id = run_id
+local new_run
 
 function weir.run()
-    return current
+    local id = run_id()
+    local run = runs[id]
+    if not run then
+        schedule()
+        local entry = running()
+        run = new_run(id)
+        run.entry, run.co, run.alive = entry, entry, 1
+        local info = { co = entry, run = run }
+        threads[entry] = info
+        run.threads[entry] = info
+    end
+    return run
 end
 
 local function report(level, text)
@@ -230,23 +259,32 @@ local plain = {
     ssl_session_store = "session_store_by_lua*",
 }
 
+-- Told of the error of such code, where it is raised.
+keep(0, function(e)
+    local lines = "stack traceback:\n" .. (traceback("", 2):gsub("^\n?stack traceback:\n?", ""))
+    local phase = weir.phase()
+    local text = "failed to run " .. (plain[phase] or phase) .. ": " .. message_of(e)
+    C(OP_REPORT, 4, text, #text, lines, #lines, 0, 0)
+    C(OP_OUTCOME, -1, "", 0, "", 0, 0, 0)
+    return true
+end)
+
+-- A coroutine that Rust goes on with has ended by an error.
+keep(3, function(co, e)
+    report_abort("lua entry thread", co, e)
+    C(OP_OUTCOME, -1, "", 0, "", 0, 0, 0)
+end)
+
+keep(5, entries)
+
 local function thread_over(run, co, ok, ...)
     run.alive = run.alive - 1
     local info = threads[co]
     if co == run.entry then
         if not ok then
-            local phase = run.phase
-            if plain[phase] then
-                local lines = "stack traceback:\n" .. lines_of(co)
-                local text = "failed to run " .. plain[phase] .. ": " .. message_of((...))
-                C(OP_REPORT, 4, text, #text, lines, #lines, 0, 0)
-            else
-                report_abort("lua entry thread", co, (...))
-            end
+            report_abort("lua entry thread", co, (...))
             C(OP_OUTCOME, -1, "", 0, "", 0, 0, 0)
             run.left = true
-        elseif run.on_return then
-            run.on_return(...)
         end
         return
     end
@@ -266,11 +304,7 @@ local function thread_over(run, co, ok, ...)
     end
 end
 
-local function after(run, co, ok, ...)
-    if co_status(co) == "dead" then
-        return thread_over(run, co, ok, ...)
-    end
-    local mark, id = ...
+local function stopped(run, co, mark, id)
     if mark == MARK then
         if id > 0 then
             run.waiting[id] = co
@@ -281,6 +315,13 @@ local function after(run, co, ok, ...)
     else
         push(run, co)
     end
+end
+
+local function after(run, co, ok, ...)
+    if co_status(co) == "dead" then
+        return thread_over(run, co, ok, ...)
+    end
+    return stopped(run, co, ...)
 end
 
 local function step(run, co, ...)
@@ -335,7 +376,7 @@ weir.new_thread = new_thread
 
 -- Runs a thread until it first waits; who has begun it goes on behind those that are ready already.
 function weir.run_thread(co, ...)
-    local run = current
+    local run = weir.run()
     push(run, run.co)
     run.first = { co, select("#", ...), ... }
     co_yield(MARK, 0)
@@ -356,28 +397,24 @@ function weir.cancel(id)
     C(OP_CANCEL, id, "", 0, "", 0, 0, 0)
 end
 
-local function new_run(id)
-    local run = { id = id, waiting = {}, threads = {}, early = {}, alive = 0, head = 1, tail = 0 }
+new_run = function(id)
+    local run = { id = id, waiting = {}, threads = {}, alive = 0, head = 1, tail = 0 }
     runs[id] = run
     return run
 end
 
 ----------------------------------------------------------------------------------------------------- compiled code
 
-local codes = {}
-local env_meta = { __index = G }
-
 local function fail_load(text)
     report(4, text)
     C(OP_OUTCOME, -1, "", 0, "", 0, 0, 0)
-    return nil
+    return 0
 end
 
-local function factory(text, chunk)
+local function function_of(text, chunk)
     -- A chunk that is precompiled is one as it is.
     if text:byte() == 27 then
-        local f, e = loadstring(text, chunk)
-        return f and function() return loadstring(text, chunk) end, e
+        return loadstring(text, chunk)
     end
     if text:byte() == 35 then
         text = text:gsub("^#[^\n]*", "", 1)
@@ -388,81 +425,35 @@ local function factory(text, chunk)
         return nil, e
     end
     local made = loadstring("return function(...) " .. text .. "\nend", chunk)
-    if made then
-        return made
-    end
-    return function() return loadstring(text, chunk) end
+    return made and made() or whole
 end
 
 local files = {}
+local CODES, HELD = 8, 6
 
 local function compile(n)
     if C(OP_CODE, n, "", 0, "", 0, 0, 0) ~= 5 then
         return fail_load(ffi_string(out.p, out.n))
     end
-    local chunk, text, is_file, keep = unpack((list()))
-    if is_file and files[chunk] then
-        return files[chunk]
+    local chunk, text, is_file, keeps = unpack((list()))
+    local f, e = is_file and files[chunk], nil
+    if not f then
+        f, e = function_of(text, chunk)
     end
-    local made, e = factory(text, chunk)
-    if not made then
+    if not f then
         if is_file then
             return fail_load('failed to load external Lua file "' .. chunk:sub(2) .. '": ' .. e)
         end
         return fail_load("failed to load inlined Lua code: " .. e)
     end
     if is_file then
-        files[chunk] = made
+        files[chunk] = f
     end
-    if keep then
-        codes[n] = made
-    end
-    return made
-end
-
--- Globals of this code are everybody's.
-local shares_globals = {
-    init = true, init_worker = true, exit_worker = true, ssl_client_hello = true, ssl_cert = true,
-    ssl_session_fetch = true, ssl_session_store = true,
-}
-
-local function start(id, n)
-    local run = new_run(id)
-    current = run
-    run.phase = weir.phase()
-    local made = codes[n] or compile(n)
-    if not made then
-        runs[id] = nil
-        return 0
-    end
-    local f = made()
-    local env = G
-    if not shares_globals[run.phase] then
-        env = setmetatable({}, env_meta)
-        env._G = env
-    end
-    setfenv(f, env)
-    local co = new_thread(run, f)
-    run.entry = co
-    local before = weir.before
-    if before then
-        before(run)
-    end
-    step(run, co, weir.arguments())
-    return go_on(run)
-end
-
--- What a run's code is called with.
-function weir.arguments()
+    keep(keeps and CODES + n or HELD, f)
+    return 1
 end
 
 ----------------------------------------------------------------------------------------------------------- entry
-
-local free = {}
--- What is to be done when a request is over, given its number.
-function weir.on_free(f)
-    free[#free + 1] = f
-end
 
 local timers = {}
 weir.timers = timers
@@ -474,9 +465,7 @@ local function timer(id, number, is_early)
         return 0
     end
     local run = new_run(id)
-    current = run
-    local f = t.f
-    local co = new_thread(run, f)
+    local co = new_thread(run, t.f)
     run.entry = co
     step(run, co, is_early, unpack(t, 1, t.n))
     return go_on(run)
@@ -493,9 +482,29 @@ local function load_pieces()
     return 0
 end
 
-local function enter(what, x, y)
+-- The coroutine that Rust has gone on with so far has stopped: how, and by which error.
+local stops = { [-3] = LEAVE }
+
+local function taken_over(how, id, co, e)
+    local run = runs[id]
+    if not run then
+        return 0
+    end
+    if how == -1 then
+        thread_over(run, co, true)
+    elseif how == -2 then
+        thread_over(run, co, false, e)
+    elseif how >= 0 then
+        stopped(run, co, MARK, how)
+    else
+        stopped(run, co, stops[how])
+    end
+    return go_on(run)
+end
+
+local function enter(what, x, y, co, e)
     if what == 1 then
-        return start(y, x)
+        return compile(x)
     elseif what == 2 then
         local run = runs[y]
         if not run then
@@ -503,23 +512,19 @@ local function enter(what, x, y)
         end
         local co = run.waiting[x]
         run.waiting[x] = nil
-        current = run
         if co then
             threads[co].wait = nil
-            step(run, co)
+            step(run, co, finish(C(OP_REPLY, 0, "", 0, "", 0, 0, 0)))
         else
-            run.early[x] = true
+            C(OP_EARLY, x, "", 0, "", 0, 0, 0)
         end
         return go_on(run)
+    elseif what == 8 then
+        return taken_over(x, y, co, e)
     elseif what == 3 then
         local run = runs[x]
         if run then
             over(run)
-        end
-        return 0
-    elseif what == 4 then
-        for _, f in ipairs(free) do
-            f(x)
         end
         return 0
     elseif what == 5 then
@@ -529,7 +534,6 @@ local function enter(what, x, y)
         if not run or not run.on_abort then
             return 0
         end
-        current = run
         run.alive = run.alive + 1
         step(run, run.on_abort)
         return go_on(run)
@@ -539,10 +543,4 @@ local function enter(what, x, y)
     return 0
 end
 
--- An entry may be within an operation of another one.
-return function(what, x, y)
-    local before = current
-    local answer = enter(what, x, y)
-    current = before
-    return answer
-end
+return enter

@@ -8,16 +8,19 @@ local error, type, tostring, setmetatable, tonumber = error, type, tostring, set
 local req = {}
 ngx.req = req
 
+local native = weir.native
+local headers, uri_args, post_args = native("headers_in", 2), native("uri_args", 2), native("post_args", 2)
 local OP_METHOD, OP_SET_METHOD, OP_VERSION = op "method", op "set_method", op "http_version"
-local OP_HEADERS, OP_SET_HEADER, OP_RAW_HEADER = op "headers_in", op "set_header_in", op "raw_header"
-local OP_URI_ARGS, OP_SET_ARGS, OP_SET_URI = op "uri_args", op "set_uri_args", op "set_uri"
+local OP_SET_HEADER, OP_RAW_HEADER = op "set_header_in", op "raw_header"
+local OP_SET_ARGS, OP_SET_URI = op "set_uri_args", op "set_uri"
 local OP_READ, OP_DISCARD, OP_BODY, OP_BODY_FILE = op "read_body", op "discard_body", op "body_data", op "body_file"
-local OP_SET_BODY, OP_SET_BODY_FILE, OP_POST_ARGS = op "set_body_data", op "set_body_file", op "post_args"
+local OP_SET_BODY, OP_SET_BODY_FILE = op "set_body_data", op "set_body_file"
 local OP_INIT_BODY, OP_APPEND_BODY, OP_FINISH_BODY = op "init_body", op "append_body", op "finish_body"
 local OP_IS_INTERNAL, OP_START_TIME = op "is_internal", op "start_time"
 
+local get_method = native "method"
 function req.get_method()
-    return finish(raw(OP_METHOD))
+    return get_method()
 end
 
 function req.set_method(method)
@@ -56,17 +59,14 @@ end
 
 function req.get_headers(max, keep_case)
     local n = count(max, "get_headers")
-    check(raw(OP_HEADERS, n, keep_case and "1" or ""))
-    local truncated = out.k == 1
-    local all = weir.gather(weir.list())
+    local all, e = headers(n, keep_case and "1" or nil)
     if not keep_case then
         setmetatable(all, weir.lower_meta)
     end
-    if truncated then
+    if e then
         weir.debug("lua exceeding request header limit ", n + 1, " > ", n)
-        return all, "truncated"
     end
-    return all
+    return all, e
 end
 
 local function name_of(name, who)
@@ -131,9 +131,7 @@ function req.get_uri_args(max, t)
         max, t = nil, max
     end
     local n = count(max, "get_uri_args")
-    check(raw(OP_URI_ARGS, n))
-    local truncated = out.k == 1
-    local all = weir.gather(weir.list())
+    local all, e = uri_args(n)
     if type(t) == "table" then
         for key in pairs(t) do
             t[key] = nil
@@ -143,27 +141,20 @@ function req.get_uri_args(max, t)
         end
         all = t
     end
-    if truncated then
+    if e then
         weir.debug("lua hit query args limit ", n)
-        return all, "truncated"
     end
-    return all
+    return all, e
 end
 req.get_query_args = req.get_uri_args
 
 function req.get_post_args(max)
     local n = count(max, "get_post_args")
-    local code = check(raw(OP_POST_ARGS, n))
-    if code == -1 then
-        return nil, ffi_string(out.p, out.n)
-    end
-    local truncated = out.k == 1
-    local all = weir.gather(weir.list())
-    if truncated then
+    local all, e = post_args(n)
+    if all and e then
         weir.debug("lua hit query args limit ", n)
-        return all, "truncated"
     end
-    return all
+    return all, e
 end
 
 function req.set_uri_args(args)

@@ -5,9 +5,10 @@ local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir
 local ffi_string = require("ffi").string
 local error, type, tostring, tonumber, setmetatable, select, floor = error, type, tostring, tonumber, setmetatable, select, math.floor
 
-local OP_NEW, OP_CONNECT, OP_POOLED, OP_SEND = op "sock_new", op "sock_connect", op "sock_pooled", op "sock_send"
-local OP_READ, OP_CLOSE, OP_SHUTDOWN, OP_KEEP = op "sock_read", op "sock_close", op "sock_shutdown", op "sock_keep"
-local OP_TIMEOUTS, OP_DEFAULTS = op "sock_timeouts", op "sock_defaults"
+local native = weir.native
+local new, open, pooled, write = native("sock_new", 2), native "sock_connect", native "sock_pooled", native("sock_send", 2)
+local receive, keep_alive, defaults = native("sock_read", 3), native "sock_keep", native "sock_defaults"
+local OP_CLOSE, OP_SHUTDOWN, OP_TIMEOUTS = op "sock_close", op "sock_shutdown", op "sock_timeouts"
 
 local Tcp = {}
 weir.tcp = Tcp
@@ -15,7 +16,7 @@ local meta = { __index = Tcp }
 local socket = {}
 ngx.socket = socket
 
-local debug = weir.debug
+local debug, run_id = weir.debug, weir.run_id
 
 local function log(sock, text)
     if sock.logs then
@@ -24,12 +25,9 @@ local function log(sock, text)
 end
 
 function socket.tcp()
-    check(raw(OP_NEW))
-    local id = out.x
-    raw(OP_DEFAULTS)
-    local size, keep, logs, read_ms, send_ms, connect_ms = unpack((weir.list()))
+    local id, size, keep, logs, read_ms, send_ms, connect_ms = new()
     return setmetatable({
-        id = id, size = size, keep = keep, logs = logs, run = weir.run(),
+        id = id, size = size, keep = keep, logs = logs, run = run_id(),
         read_ms = read_ms, send_ms = send_ms, connect_ms = connect_ms,
     }, meta)
 end
@@ -49,7 +47,7 @@ local function own(sock, what)
     if type(sock) ~= "table" or not sock.id then
         error("bad argument #1 to '" .. what .. "' (table expected, got " .. (sock == nil and "nil" or type(sock)) .. ")", 3)
     end
-    if sock.run ~= weir.run() then
+    if sock.run ~= run_id() then
         error("bad request", 3)
     end
     return sock.id
@@ -119,17 +117,9 @@ function Tcp.connect(sock, host, ...)
         end
         sock.connected = false
     end
-    local code = raw(OP_POOLED, id, sock.pool, nil, sock.pool_size or sock.size, backlog)
-    local used, e = nil, nil
-    if code == 100 then
-        sock.connecting = true
-        used, e = weir.await(out.i)
-        sock.connecting = false
-    elseif code == 3 then
-        used = out.x
-    elseif code == -1 then
-        e = ffi_string(out.p, out.n)
-    end
+    sock.connecting = true
+    local used, e = pooled(id, sock.pool, nil, sock.pool_size or sock.size, backlog)
+    sock.connecting = false
     if used then
         sock.connected = true
         sock.reused = used
@@ -141,14 +131,9 @@ function Tcp.connect(sock, host, ...)
         return nil, e
     end
     sock.reused = 0
-    debug("lua tcp socket connect timeout: ", sock.connect_ms)
-    code = raw(OP_CONNECT, id, host, nil, port)
-    if code == -1 then
-        return nil, ffi_string(out.p, out.n)
-    end
-    local ok
     sock.connecting = true
-    ok, e = weir.await(out.i)
+    local ok
+    ok, e = open(id, host, nil, port)
     sock.connecting = false
     if ok then
         sock.connected = true
@@ -203,21 +188,13 @@ function Tcp.send(sock, data)
         log(sock, "attempt to send data on a closed socket: u:0000000000000000, c:0000000000000000, ft:0 eof:0")
         return nil, "closed"
     end
-    local code = check(C(OP_SEND, id, text, #text, "", 0, 0, 0))
-    if code == 3 then
-        return out.x
-    elseif code == -1 then
-        return nil, ffi_string(out.p, out.n)
-    end
-    local id_of_wait = out.i
-    debug("lua tcp socket send timeout: ", sock.send_ms)
-    local n, e = weir.await(id_of_wait)
+    local n, e = write(id, text)
     if n then
         return n
     end
     if e == "timeout" then
         log(sock, "lua tcp socket write timed out")
-    else
+    elseif e ~= "socket busy writing" then
         sock.connected = false
     end
     return nil, e
@@ -234,18 +211,7 @@ local function read(sock, kind, n, pattern)
         end
         return nil, "closed"
     end
-    local code = C(OP_READ, sock.id, pattern or "", pattern and #pattern or 0, "", 0, n, kind)
-    if code == 5 then
-        local t = weir.list()
-        return t[1], t[2]
-    elseif code == -1 then
-        return nil, ffi_string(out.p, out.n)
-    elseif code ~= 100 then
-        check(code)
-    end
-    local id_of_wait = out.i
-    debug("lua tcp socket read timeout: ", sock.read_ms)
-    local text, e, partial = weir.await(id_of_wait)
+    local text, e, partial = receive(sock.id, pattern, nil, n, kind)
     if text == nil then
         if e == "timeout" then
             log(sock, "lua tcp socket read timed out")
@@ -421,9 +387,9 @@ function Tcp.setkeepalive(sock, timeout, size)
     if most <= 0 then
         error("bad \"pool_size\" option value: " .. tostring(size), 2)
     end
-    local code = raw(OP_KEEP, id, sock.pool, nil, ms, most)
-    if code == -1 then
-        return nil, ffi_string(out.p, out.n)
+    local ok, e = keep_alive(id, sock.pool, nil, ms, most)
+    if not ok then
+        return nil, e
     end
     sock.connected = false
     return 1
@@ -481,11 +447,8 @@ function socket.udp(...)
     if select("#", ...) ~= 0 then
         error("expecting zero arguments, but got " .. select("#", ...), 2)
     end
-    check(raw(OP_NEW))
-    local id = out.x
-    raw(OP_DEFAULTS)
-    local _, _, logs = unpack((weir.list()))
-    return setmetatable({ id = id, logs = logs, run = weir.run() }, udp_meta)
+    local id, _, _, logs = new()
+    return setmetatable({ id = id, logs = logs, run = run_id() }, udp_meta)
 end
 
 function Udp.setpeername(sock, ...)
@@ -611,10 +574,9 @@ local function raw_socket()
         return nil, ffi_string(out.p, out.n)
     end
     local id = out.x
-    raw(OP_DEFAULTS)
-    local _, _, logs, read_ms, send_ms = unpack((weir.list()))
+    local _, _, logs, read_ms, send_ms = defaults()
     return setmetatable({
-        id = id, logs = logs, run = weir.run(), read_ms = read_ms, send_ms = send_ms, connected = true,
+        id = id, logs = logs, run = run_id(), read_ms = read_ms, send_ms = send_ms, connected = true,
     }, raw_meta)
 end
 
@@ -631,9 +593,8 @@ function ngx.req.socket(is_raw)
     end
     check(code)
     local fd = out.x
-    raw(OP_DEFAULTS)
-    local _, _, logs, read_ms = unpack((weir.list()))
-    return setmetatable({ buf = "", logs = logs, ms = read_ms, run = weir.run(), id = 0, fd = fd }, body_meta)
+    local _, _, logs, read_ms = defaults()
+    return setmetatable({ buf = "", logs = logs, ms = read_ms, run = run_id(), id = 0, fd = fd }, body_meta)
 end
 
 -- More of the body in the buffer; or nil and why not.

@@ -35,6 +35,8 @@ weir.at_run_end = function()
 end
 
 local function session_of(id)
+    -- The end of a run that Lua knows of is told.
+    weir.run()
     return ffi.gc(session_type(id), collected)
 end
 

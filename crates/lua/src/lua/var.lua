@@ -1,64 +1,44 @@
 -- ngx.var, ngx.arg.
 
 local weir = ...
-local raw, op, check, C, out, ngx = weir.raw, weir.op, weir.check, weir.C, weir.out, weir.ngx
-local ffi_string = require("ffi").string
+local ngx = weir.ngx
 local error, type, tostring, setmetatable, tonumber = error, type, tostring, setmetatable, tonumber
 
-local OP_VAR, OP_SET_VAR, OP_CAPTURE = op "var", op "set_var", op "capture"
+local native = weir.native
+local get, capture, set, unset = native "var", native "capture", native "set_var", native "unset_var"
 
 ngx.var = setmetatable({}, {
     __index = function(_, name)
-        local code
-        if type(name) == "number" then
-            if name < 0 then
-                error("bad argument \"" .. name .. "\" to ngx.var (non-negative number expected)", 2)
-            end
-            code = C(OP_CAPTURE, name, "", 0, "", 0, 0, 0)
-        else
-            if type(name) ~= "string" then
-                error("bad variable name", 2)
-            end
-            code = C(OP_VAR, 0, name, #name, "", 0, 0, 0)
+        if type(name) == "string" then
+            return get(0, name)
+        elseif type(name) ~= "number" then
+            error("bad variable name", 2)
+        elseif name < 0 then
+            error("bad argument \"" .. name .. "\" to ngx.var (non-negative number expected)", 2)
         end
-        if code == 2 then
-            return ffi_string(out.p, out.n)
-        end
-        check(code)
-        return nil
+        return capture(name)
     end,
     __newindex = function(_, name, value)
         if type(name) ~= "string" then
             error("bad variable name", 2)
         end
         local kind = type(value)
-        local text = ""
         if kind == "string" or kind == "number" then
-            text = tostring(value)
+            return set(0, name, value)
         elseif kind == "nil" then
-            text = nil
+            return unset(0, name)
         elseif kind == "boolean" then
-            text = tostring(value)
-        else
-            error("bad variable value type: " .. kind, 2)
+            return set(0, name, tostring(value))
         end
-        check(raw(OP_SET_VAR, text and 1 or 0, name, text))
+        error("bad variable value type: " .. kind, 2)
     end,
 })
 
-local OP_ARG, OP_SET_ARG = op "arg", op "set_arg"
+local arg, set_arg = native "arg", native "set_arg"
 
 ngx.arg = setmetatable({}, {
     __index = function(_, n)
-        local code = check(C(OP_ARG, tonumber(n) or 0, "", 0, "", 0, 0, 0))
-        if code == 2 then
-            return ffi_string(out.p, out.n)
-        elseif code == 1 then
-            return true
-        elseif code == 4 then
-            return false
-        end
-        return nil
+        return arg(tonumber(n) or 0)
     end,
     __newindex = function(_, n, value)
         local kind = type(value)
@@ -72,25 +52,16 @@ ngx.arg = setmetatable({}, {
         if n ~= 1 and n ~= 2 then
             error("bad index", 2)
         end
-        check(raw(OP_SET_ARG, n, value == nil and "" or tostring(value)))
+        return set_arg(n, value)
     end,
 })
 
-local OP_RESULT, OP_SET_ARGS = op "result", op "set_args"
+-- Code of `set_by_lua` gets its arguments, and its value is told.
+local set_args, result = native "set_args", native "result"
 
-function weir.arguments()
-    if weir.phase() ~= "set" then
-        return
-    end
-    weir.run().on_return = function(value)
-        if value ~= nil then
-            local text = tostring(value)
-            C(OP_RESULT, 0, text, #text, "", 0, 0, 0)
-        end
-    end
-    local code = C(OP_SET_ARGS, 0, "", 0, "", 0, 0, 0)
-    if code == 5 then
-        local t, n = weir.list()
-        return unpack(t, 1, n)
-    end
-end
+weir.keep(1, function(f)
+    return f(set_args())
+end)
+weir.keep(2, function(value)
+    result(0, tostring(value))
+end)

@@ -1,0 +1,164 @@
+//! What crosses the border to Lua: questions, answers, and how far code has gone. All of it is safe code.
+
+/// What Lua asks with.
+pub(crate) struct Args<'a> {
+    pub i: i32,
+    pub a: &'a [u8],
+    pub b: &'a [u8],
+    pub x: f64,
+    pub y: f64,
+}
+
+/// What it is answered besides a code. It is the engine's, and used again.
+#[derive(Default)]
+pub(crate) struct Answer {
+    pub text: Vec<u8>,
+    pub x: f64,
+    pub i: i32,
+    pub k: i32,
+}
+
+/// Who answers Lua.
+pub(crate) trait Host {
+    /// The code is for the Lua side to know what is in the answer.
+    fn call(&mut self, op: i32, args: &Args<'_>, answer: &mut Answer) -> i32;
+}
+
+/// Places of what Lua gives to be kept.
+pub(crate) mod kept {
+    /// Tells of an error of code that does not wait.
+    pub(crate) const FAILED: usize = 0;
+    /// Calls code with the arguments of a `set_by_lua`, and is told its value.
+    pub(crate) const SET: usize = 1;
+    pub(crate) const RESULT: usize = 2;
+    /// Tells of an error that has ended a coroutine.
+    pub(crate) const ABORTED: usize = 3;
+    /// The tables of `ngx.ctx`, by numbers.
+    pub(crate) const CONTEXTS: usize = 4;
+    /// The coroutines that code begins on.
+    pub(crate) const ENTRIES: usize = 5;
+    /// Code that is for one run.
+    pub(crate) const HELD: usize = 6;
+    /// The code of a number is behind these.
+    pub(crate) const CODES: usize = 8;
+}
+
+/// How far a coroutine has gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Went {
+    Ended,
+    /// It waits for that number.
+    Waits(u32),
+    /// It wants its run to end.
+    Left,
+    /// It waits for nothing.
+    Yielded,
+    /// By an error, which it still has.
+    Failed,
+}
+
+impl Went {
+    /// As Lua is told it.
+    pub(crate) fn number(self) -> f64 {
+        match self {
+            Went::Ended => -1.0,
+            Went::Failed => -2.0,
+            Went::Left => -3.0,
+            Went::Yielded => -4.0,
+            Went::Waits(id) => f64::from(id),
+        }
+    }
+}
+
+/// What a coroutine that has waited is given.
+pub(crate) struct Values<'a> {
+    pub code: i32,
+    pub x: f64,
+    pub text: &'a [u8],
+}
+
+/// How an entry has failed: nothing of it can be relied on but the text.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// An error that nobody caught.
+    Error(String),
+    /// There is no memory left for this engine.
+    Memory,
+}
+
+/// What an entry has come to.
+pub(crate) type Entered<T> = Result<T, Failure>;
+
+/// One value of a list.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Item<'a> {
+    Nil,
+    Boolean(bool),
+    Number(f64),
+    Text(&'a [u8]),
+    /// Names and values by turns, which are all that follows.
+    Table(&'a [u8]),
+}
+
+/// The values that [`List`](crate::machine::List) has written.
+#[derive(Clone, Copy)]
+pub(crate) struct Items<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Item<'a>;
+
+    fn next(&mut self) -> Option<Item<'a>> {
+        let (tag, rest) = self.0.split_first()?;
+        let (item, rest) = match tag {
+            1 => (Item::Boolean(true), rest),
+            4 => (Item::Boolean(false), rest),
+            2 => {
+                let (length, rest) = rest.split_first_chunk::<4>()?;
+                let length = (u32::from_le_bytes(*length) as usize).min(rest.len());
+                let (text, rest) = rest.split_at(length);
+                (Item::Text(text), rest)
+            }
+            3 => {
+                let (number, rest) = rest.split_first_chunk::<8>()?;
+                (Item::Number(f64::from_le_bytes(*number)), rest)
+            }
+            5 => (Item::Table(rest), &[][..]),
+            _ => (Item::Nil, rest),
+        };
+        self.0 = rest;
+        Some(item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::List;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut text = Vec::new();
+        List(&mut text)
+            .number(1.5)
+            .nil()
+            .boolean(true)
+            .boolean(false)
+            .text(b"ab")
+            .table()
+            .text(b"c");
+        let all: Vec<_> = Items(&text).collect();
+        let [.., Item::Table(inner)] = all[..] else { panic!("{all:?}") };
+        assert_eq!(
+            all[..5],
+            [
+                Item::Number(1.5),
+                Item::Nil,
+                Item::Boolean(true),
+                Item::Boolean(false),
+                Item::Text(b"ab")
+            ]
+        );
+        assert_eq!(Items(inner).collect::<Vec<_>>(), [Item::Text(b"c")]);
+        assert_eq!(Items(&text[..3]).count(), 0, "half a number is none");
+    }
+}
