@@ -7,6 +7,7 @@ use crate::code;
 use crate::conf::LuaMain;
 use crate::rows::row;
 use crate::run::{context, Outcome, Run, Step};
+use crate::site::{Block, Who};
 use crate::vm::Vm;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
@@ -84,15 +85,15 @@ fn says(r: &mut Request, at: u8, toward: Rc<Toward>) -> LocalFuture<'_, bool> {
         if at == toward::VERIFY && !*conf.skip_default {
             r.log(LogLevel::Debug, &format!("{name}: openssl default verify"));
         }
-        let vm = Vm::of(&r.conn().worker, &r.gen().core);
+        let vm = Vm::of(&r.conn().worker, &r.gen().core, Block::Http);
         let mut run = Run::new(&vm, context);
         run.toward = Some(toward);
-        let has_waited = run.begin(Some(r), code) == Step::Waits;
+        let has_waited = run.begin(Who::Request(r), code) == Step::Waits;
         if has_waited {
             let log = std::sync::Arc::clone(&r.loc().error_log);
             let text = Some(format!("{name}: {exit} aborted"));
             let mut waiting = Waiting { log, serial: r.conn().serial, text };
-            run.drive(Some(r)).await;
+            run.drive(Who::Request(r)).await;
             waiting.text = None;
         }
         let returned = match run.outcome {
@@ -118,7 +119,7 @@ fn put(
     d: &Directive,
     place: fn(&mut LuaProxy) -> &mut Val<Option<u32>>,
 ) -> ConfResult {
-    let code = code::of(cf, d)?;
+    let code = code::of::<Request>(cf, d)?;
     let number = cf.get::<LuaMain>().add(code);
     place(cf.get::<LuaProxy>()).once(d, Some(number))
 }

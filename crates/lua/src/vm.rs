@@ -1,28 +1,32 @@
-//! Lua states: one for each worker and generation.
+//! Lua states: one for each worker, generation and block (`http`, `stream`) that has code.
 
 use crate::api::pool::Pools;
 use crate::api::regex::Compiled;
 use crate::api::ssl_client::Sessions;
 use crate::border::{Engine, Failure};
-use crate::conf::{LuaLoc, LuaMain};
+use crate::conf::{DictConf, LuaLoc, LuaMain};
 use crate::machine::State;
 use crate::run::{context, entry, Outcome, Run, Step, Told};
+use crate::site::{Block, Who};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use weir_core::generation::Generation;
 use weir_core::logger::LogLevel;
-use weir_core::{Session, Worker};
+use weir_core::session::Part as _;
+use weir_core::{Session as _, Worker};
 use weir_dict::Dict;
 use weir_http::generation::HttpConf;
 use weir_http::Request;
+use weir_stream::{Session, StreamConf};
 
 /// A state of Lua's, and what goes with it.
 pub(crate) struct Vm {
     engine: OnceCell<Engine>,
     pub worker: Weak<Worker>,
     pub gen: Arc<Generation>,
+    pub block: Block,
     numbers: Cell<u32>,
     /// Runs and requests that are over, which Lua has not been told of.
     over: RefCell<Vec<(i32, u32)>>,
@@ -56,13 +60,12 @@ const PRELUDE: &str = include_str!("lua/prelude.lua");
 
 impl Vm {
     /// The one of a worker for its generation, which is begun when it is first asked for.
-    pub(crate) fn of(worker: &Rc<Worker>, gen: &Arc<Generation>) -> Rc<Vm> {
-        let vms = worker.local::<Vms>();
-        let found = vms.0.borrow().iter().find(|vm| vm.gen.number == gen.number).map(Rc::clone);
-        if let Some(found) = found {
+    pub(crate) fn of(worker: &Rc<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
+        if let Some(found) = Vm::known(worker, gen.number, block) {
             return found;
         }
-        let fresh = Vm::new(worker, gen);
+        let vms = worker.local::<Vms>();
+        let fresh = Vm::new(worker, gen, block);
         vms.0.borrow_mut().push(Rc::clone(&fresh));
         fresh.begin();
         fresh
@@ -72,32 +75,54 @@ impl Vm {
     #[inline]
     pub(crate) fn of_request(r: &mut Request) -> Rc<Vm> {
         if *r.loc().conf::<LuaLoc>().code_cache {
-            return Vm::of(&r.conn().worker, &r.gen().core);
+            return Vm::of(&r.conn().worker, &r.gen().core, Block::Http);
         }
         if let Some(own) = r.ctx_ref::<Own>() {
             return Rc::clone(&own.0);
         }
         let (worker, gen) = (Rc::clone(&r.conn().worker), Arc::clone(&r.gen().core));
-        let fresh = Vm::new(&worker, &gen);
+        let fresh = Vm::own(&worker, &gen, Block::Http);
         r.set_ctx(Own(Rc::clone(&fresh)));
-        let vms = worker.local::<Vms>();
-        let mut own = vms.1.borrow_mut();
-        own.retain(|vm| vm.strong_count() > 0);
-        own.push(Rc::downgrade(&fresh));
-        drop(own);
         fresh.begin();
         fresh
     }
 
-    fn new(worker: &Rc<Worker>, gen: &Arc<Generation>) -> Rc<Vm> {
+    /// The one that a session's code runs in.
+    pub(crate) fn of_session(s: &mut Session) -> Rc<Vm> {
+        let (worker, gen) = (Rc::clone(&s.conn().worker), Arc::clone(s.part().core()));
+        if *s.base().conf::<LuaLoc>().code_cache {
+            return Vm::of(&worker, &gen, Block::Stream);
+        }
+        if let Some(own) = s.ctx_ref::<Own>() {
+            return Rc::clone(&own.0);
+        }
+        let fresh = Vm::own(&worker, &gen, Block::Stream);
+        s.set_ctx(Own(Rc::clone(&fresh)));
+        fresh.begin();
+        fresh
+    }
+
+    /// One that goes with what it was made for.
+    fn own(worker: &Rc<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
+        let fresh = Vm::new(worker, gen, block);
+        let vms = worker.local::<Vms>();
+        let mut own = vms.1.borrow_mut();
+        own.retain(|vm| vm.strong_count() > 0);
+        own.push(Rc::downgrade(&fresh));
+        fresh
+    }
+
+    fn new(worker: &Rc<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
+        let confs = main_of(gen, block).map(|main| main.dicts.as_slice()).unwrap_or_default();
         Rc::new(Vm {
             engine: OnceCell::new(),
             worker: Rc::downgrade(worker),
             gen: Arc::clone(gen),
+            block,
             numbers: Cell::new(0),
             over: RefCell::default(),
             told: RefCell::default(),
-            dicts: dicts_of(gen),
+            dicts: dicts_of(confs),
             pools: Pools::default(),
             sessions: Sessions::default(),
             compiled: Compiled::default(),
@@ -108,10 +133,11 @@ impl Vm {
         })
     }
 
-    /// The one of that generation, if it has begun.
-    pub(crate) fn known(worker: &Worker, number: u64) -> Option<Rc<Vm>> {
+    /// The one of that generation and block, if it has begun.
+    pub(crate) fn known(worker: &Worker, number: u64, block: Block) -> Option<Rc<Vm>> {
         let vms = worker.local::<Vms>();
-        let found = vms.0.borrow().iter().find(|vm| vm.gen.number == number).map(Rc::clone);
+        let is_it = |vm: &&Rc<Vm>| vm.gen.number == number && vm.block == block;
+        let found = vms.0.borrow().iter().find(is_it).map(Rc::clone);
         found
     }
 
@@ -135,7 +161,7 @@ impl Vm {
 
     /// The configuration of the block.
     pub(crate) fn main(&self) -> Option<&LuaMain> {
-        Some(self.gen.part::<HttpConf>()?.main.get::<LuaMain>())
+        main_of(&self.gen, self.block)
     }
 
     pub(crate) fn next(&self) -> u32 {
@@ -156,15 +182,15 @@ impl Vm {
     fn begin(self: &Rc<Vm>) {
         let max = self.main().map_or(usize::MAX, |main| main.memory_max());
         let mut run = Run::new(self, context::INIT);
-        let mut state = State { r: None, run: &mut run, vm: self };
+        let mut state = State { r: None, s: None, run: &mut run, vm: self };
         match Engine::new(max, PRELUDE.as_bytes(), &mut state) {
             Ok(engine) => drop(self.engine.set(engine)),
             Err(e) => return self.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e))),
         }
-        let done = enter(None, &mut run, entry::PIECES, 0.0);
+        let done = enter(Who::Nobody, &mut run, entry::PIECES, 0.0);
         let init = self.main().and_then(|main| main.init);
         if let (Step::Ended, Some(init)) = (done, init) {
-            run.begin(None, init);
+            run.begin(Who::Nobody, init);
         }
     }
 
@@ -174,9 +200,15 @@ impl Vm {
     }
 }
 
-fn dicts_of(gen: &Generation) -> Vec<Arc<Dict>> {
-    let http = gen.part::<HttpConf>();
-    let confs = http.map(|http| http.main.get::<LuaMain>().dicts.as_slice()).unwrap_or_default();
+/// What the directives of a block come to.
+pub(crate) fn main_of(gen: &Generation, block: Block) -> Option<&LuaMain> {
+    Some(match block {
+        Block::Http => gen.part::<HttpConf>()?.main.get::<LuaMain>(),
+        Block::Stream => gen.part::<StreamConf>()?.main.get::<LuaMain>(),
+    })
+}
+
+fn dicts_of(confs: &[DictConf]) -> Vec<Arc<Dict>> {
     confs.iter().filter_map(|conf| conf.dict.get()).map(Arc::clone).collect()
 }
 
@@ -188,30 +220,35 @@ fn text_of(e: &Failure) -> &str {
 }
 
 /// Enters the state of a run.
-pub(crate) fn enter(mut r: Option<&mut Request>, run: &mut Run, what: i32, x: f64) -> Step {
+pub(crate) fn enter(mut who: Who<'_>, run: &mut Run, what: i32, x: f64) -> Step {
     let vm = Rc::clone(&run.vm);
     let y = f64::from(run.id);
-    let Some(engine) = vm.engine.get() else { return failed(r, run, "there is no Lua state") };
+    let Some(engine) = vm.engine.get() else { return failed(who, run, "there is no Lua state") };
     loop {
         let Some((what, id)) = vm.over.borrow_mut().pop() else { break };
-        let mut state = State { r: None, run, vm: &vm };
+        let mut state = State { r: None, s: None, run, vm: &vm };
         if let Err(e) = engine.enter(&mut state, what, f64::from(id), f64::from(id)) {
             vm.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e)));
         }
     }
-    let mut state = State { r: r.as_deref_mut(), run, vm: &vm };
+    let (r, s) = match who.again() {
+        Who::Nobody => (None, None),
+        Who::Request(r) => (Some(r), None),
+        Who::Session(s) => (None, Some(s)),
+    };
+    let mut state = State { r, s, run, vm: &vm };
     match engine.enter(&mut state, what, x, y) {
         Ok(0) => Step::Ended,
         Ok(_) => Step::Waits,
-        Err(e) => failed(r, run, text_of(&e)),
+        Err(e) => failed(who, run, text_of(&e)),
     }
 }
 
-fn failed(r: Option<&mut Request>, run: &mut Run, why: &str) -> Step {
+fn failed(who: Who<'_>, run: &mut Run, why: &str) -> Step {
     let text = format!("lua entry thread aborted: {why}");
-    match r {
-        Some(r) => r.log(LogLevel::Error, &text),
-        None => run.vm.log(LogLevel::Error, &text),
+    match who {
+        Who::Nobody => run.vm.log(LogLevel::Error, &text),
+        who => who.log(LogLevel::Error, &text),
     }
     run.outcome = Outcome::Failed;
     Step::Ended

@@ -27,7 +27,7 @@ pub use core_rows::{COMMON, MODULE as CORE};
 pub use generation::{Stream, StreamConf};
 pub use health::MODULE as HEALTH;
 pub use module::{
-    binds_any_source, reports, serves, start, Active, Content, Flow, Handler, Phase, PhaseHandler,
+    binds_any_source, reports, serves, start, Active, Content, Flow, Handler, Look, Phase, PhaseHandler,
     Prereader, Seen, StreamModule,
 };
 pub use pass::MODULE as PASS;

@@ -3,22 +3,25 @@
 use crate::border::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{ANY, BODY, REQUEST, SET};
+use std::rc::Rc;
 use weir_core::session::Part;
 use weir_core::variables::Named;
 use weir_core::Session;
-use weir_http::Request;
 
 pub(super) const OPS: &[OpRow] = &[
-    OpRow::request("var", REQUEST, var),
-    OpRow::request("set_var", REQUEST, set_var),
-    OpRow::request("capture", REQUEST, capture),
+    OpRow::either("var", REQUEST, var, |s, args, answer| {
+        crate::stream::count(s);
+        var(s, args, answer)
+    }),
+    OpRow::either("set_var", REQUEST, set_var, set_var),
+    OpRow::either("capture", REQUEST, capture, capture),
     OpRow::any("arg", SET | BODY, arg),
     OpRow::any("set_arg", BODY, set_arg),
     OpRow::any("set_args", ANY, set_args),
     OpRow::any("result", ANY, result),
 ];
 
-fn var(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+fn var<S: Session>(r: &mut S, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let found = match args.a.iter().any(u8::is_ascii_uppercase) {
         true => r.var_named(&args.a.to_ascii_lowercase(), &mut answer.text),
         false => r.var_named(args.a, &mut answer.text),
@@ -30,10 +33,10 @@ fn var(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
 }
 
-fn set_var(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+fn set_var<S: Session>(r: &mut S, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let name = args.a.to_ascii_lowercase();
-    let gen = std::rc::Rc::clone(r.gen());
-    let vars = gen.registry();
+    let part = Rc::clone(r.part());
+    let vars = part.registry();
     let shown = String::from_utf8_lossy(args.a);
     match vars.find(&name) {
         Some(Named::Number(id)) => {
@@ -52,8 +55,8 @@ fn set_var(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
 }
 
-fn capture(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    match r.values.captures.get(args.i as usize) {
+fn capture<S: Session>(r: &mut S, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    match r.values().captures.get(args.i as usize) {
         Some(text) => answer.text(text),
         None => code::NIL,
     }

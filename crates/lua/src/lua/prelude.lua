@@ -251,7 +251,7 @@ local function thread_over(run, co, ok, ...)
         return
     end
     if not ok then
-        report_abort("lua user thread", co, (...))
+        report_abort((weir.stream or "") .. "lua user thread", co, (...))
     end
     info.dead = true
     info.n = select("#", ...) + 1

@@ -19,7 +19,7 @@ local debug = weir.debug
 
 local function log(sock, text)
     if sock.logs then
-        weir.report(4, text)
+        weir.report(4, weir.named(text))
     end
 end
 

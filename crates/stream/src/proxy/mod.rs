@@ -1,6 +1,7 @@
 //! `proxy_pass` (nginx's `ngx_stream_proxy_module`): a session's bytes go to a server, and the server's
 //! to the client.
 
+mod balanced;
 mod connect;
 mod datagrams;
 mod rows;
