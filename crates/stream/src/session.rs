@@ -96,11 +96,6 @@ impl Session {
         }
     }
 
-    /// What is being done, for the error log.
-    pub fn set_doing(&mut self, doing: &'static str) {
-        self.doing = doing;
-    }
-
     pub(crate) fn gen(&self) -> &Rc<Stream> {
         &self.gen
     }

@@ -11,6 +11,7 @@ local OP_SOCKET, OP_PEEK, OP_TAKE = op "session_socket", op "session_peek", op "
 local OP_SHUTDOWN, OP_ANSWER, OP_EXIT, OP_DEFAULTS = op "session_shutdown", op "session_answer", op "exit", op "sock_defaults"
 
 ngx.send_headers, ngx.arg = nil, nil
+ngx.req.start_time = weir.request_start
 
 local function put(code)
     if code == 1 then
@@ -143,11 +144,6 @@ function Session.peek(...)
         weir.leave()
     end
     return text
-end
-
-function Session.close(sock)
-    own(sock, "close")
-    return nil, "attempt to close a request socket"
 end
 
 function Session.shutdown(...)

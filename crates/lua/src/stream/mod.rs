@@ -115,7 +115,6 @@ fn preread(s: &mut Session) -> LocalFuture<'_, Result<(), u16>> {
 fn content(s: &mut Session) -> LocalFuture<'_, u16> {
     Box::pin(async move {
         let Some(code) = s.base().conf::<LuaLoc>().content else { return ERROR };
-        s.set_doing("handling client connection");
         let run = run(s, context::CONTENT, code).await;
         let status = match run.outcome {
             Outcome::Failed => ERROR,

@@ -203,11 +203,10 @@ pub const MODULE: StreamModule = StreamModule {
     ],
     phases: LOGS,
     prereader: Some(FIRST),
-    build: Some(build),
     serves: Some(super::serves),
     ..StreamModule::EMPTY
 };
 
-/// Code that runs behind others that look at the first bytes.
+/// Code that runs behind others that look at the first bytes; it is built when TLS is there.
 pub const POSTPONED: StreamModule =
-    StreamModule { prereader: Some(LAST), ..StreamModule::EMPTY };
+    StreamModule { prereader: Some(LAST), build: Some(build), ..StreamModule::EMPTY };
