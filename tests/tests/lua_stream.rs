@@ -333,7 +333,8 @@ fn handshakes_with_clients() {
     assert_eq!(said(&server, 1, b""), "met a.test xy\n");
     assert!(server.read("keys.log").contains("CLIENT_HANDSHAKE_TRAFFIC_SECRET"));
     client.connect(server.port(2), "x.test").unwrap();
-    server.expect_error("hello.lua:1: ssl_client_hello, context: ssl_client_hello_by_lua*, client:");
+    server
+        .expect_error("hello.lua:1: ssl_client_hello, context: ssl_client_hello_by_lua*, client:");
     server.expect_error("cert.lua:1: ssl_cert, context: ssl_certificate_by_lua*, client:");
 }
 
@@ -350,7 +351,10 @@ fn what_is_refused() {
         ("init_by_lua a; init_by_lua b;", "\"init_by_lua\" directive is duplicate"),
         ("lua_sa_restart off;", "remove the directive"),
         (&format!("{server} content_by_lua a; content_by_lua_block {{ }} }}"), "is duplicate"),
-        (&format!("{server} ssl_certificate_by_lua_block {{ }} return a; }}"), "no ssl configured for the server"),
+        (
+            &format!("{server} ssl_certificate_by_lua_block {{ }} return a; }}"),
+            "no ssl configured for the server",
+        ),
     ] {
         let output = run_cli(&["-t"], &conf(text));
         assert!(output.stderr.contains(why), "{text}: {}", output.stderr);

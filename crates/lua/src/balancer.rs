@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use weir_http::Request;
-use weir_stream::Session;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive};
+use weir_stream::Session;
 use weir_upstream::balancer::{Balancer, Balancing, Verdict};
 use weir_upstream::UpstreamMain;
 

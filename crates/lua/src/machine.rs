@@ -2,8 +2,8 @@
 
 use crate::border::{Answer, Args, Host};
 use crate::run::{Run, WaitFor};
-use crate::vm::Vm;
 use crate::site::Site;
+use crate::vm::Vm;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::Session as _;

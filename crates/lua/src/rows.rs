@@ -134,8 +134,12 @@ const LOG: [Row; 3] = by_lua!("log", LOC, "Runs when the request is over.", |cf,
     put::<Request>(cf, d, |loc| &mut loc.log)
 });
 
-const BALANCER: [Row; 3] =
-    by_lua!("balancer", Context::UPSTREAM, "Chooses the server before each try.", balancer::set::<Request>);
+const BALANCER: [Row; 3] = by_lua!(
+    "balancer",
+    Context::UPSTREAM,
+    "Chooses the server before each try.",
+    balancer::set::<Request>
+);
 
 const SET: [Row; 3] = [
     Row::new(

@@ -85,9 +85,7 @@ impl Who<'_> {
         match self {
             Who::Nobody => false,
             Who::Request(r) => *r.loc().conf::<LuaLoc>().check_client_abort,
-            Who::Session(s) => {
-                *s.base().conf::<LuaLoc>().check_client_abort && !s.conn().is_udp()
-            }
+            Who::Session(s) => *s.base().conf::<LuaLoc>().check_client_abort && !s.conn().is_udp(),
         }
     }
 }

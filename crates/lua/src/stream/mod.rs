@@ -60,10 +60,8 @@ fn begin(s: &mut Session, context: u32, code: u32) -> (Run, Step) {
     if !s.conn().is_udp() && s.ctx_ref::<Uncounted>().is_none() {
         let conn = s.conn();
         let sent = conn.bytes_out.get() + conn.out.borrow().queued();
-        let before = Uncounted(
-            s.received.wrapping_sub(conn.bytes_in.get()),
-            s.sent.wrapping_sub(sent),
-        );
+        let before =
+            Uncounted(s.received.wrapping_sub(conn.bytes_in.get()), s.sent.wrapping_sub(sent));
         s.set_ctx(before);
     }
     let vm = Vm::of_session(s);

@@ -4,7 +4,7 @@ use super::{FIRST, LAST, LOGS};
 use crate::balancer;
 use crate::code;
 use crate::conf::{LuaLoc, LuaMain};
-use crate::rows::{by_lua, build_main, build_site, put, put_main, row, SETTINGS};
+use crate::rows::{build_main, build_site, by_lua, put, put_main, row, SETTINGS};
 use crate::ssl::{self, handshake_by_lua, LuaSrv};
 use weir_core::registry::target;
 use weir_module::{
@@ -16,9 +16,10 @@ use weir_upstream::{Outgoing, Secures, SslRows};
 const SS: Context = Context::SS;
 const STREAM: Context = Context::STREAM;
 
-const INIT: [Row; 3] = by_lua!("init", STREAM, "Runs when a worker's Lua state begins.", |cf, d| {
-    put_main::<Session>(cf, d, |main| &mut main.init)
-});
+const INIT: [Row; 3] =
+    by_lua!("init", STREAM, "Runs when a worker's Lua state begins.", |cf, d| {
+        put_main::<Session>(cf, d, |main| &mut main.init)
+    });
 const INIT_WORKER: [Row; 3] = by_lua!(
     "init_worker",
     STREAM,
@@ -196,11 +197,7 @@ fn build(b: &mut Build<'_>) -> ConfResult {
 /// OpenResty's Lua for `stream`: its log runs before lines of logs are written.
 pub const MODULE: StreamModule = StreamModule {
     rows: &TABLE,
-    slots: &[
-        SlotVtable::of::<LuaMain>(),
-        SlotVtable::of::<LuaLoc>(),
-        SlotVtable::of::<LuaSrv>(),
-    ],
+    slots: &[SlotVtable::of::<LuaMain>(), SlotVtable::of::<LuaLoc>(), SlotVtable::of::<LuaSrv>()],
     phases: LOGS,
     prereader: Some(FIRST),
     serves: Some(super::serves),

@@ -36,8 +36,7 @@ impl Balanced {
         let balancer = group.sticky::<Balancer<Session>>()?;
         // Where the configuration has no server the code names one.
         choice.tries = choice.tries.max(1);
-        let balancing =
-            Balancing { tries_max: *conf.next_upstream_tries, ..Balancing::default() };
+        let balancing = Balancing { tries_max: *conf.next_upstream_tries, ..Balancing::default() };
         Some(Balanced { choose: balancer.choose, code: balancer.code, balancing })
     }
 

@@ -173,9 +173,7 @@ impl Way<'_> {
     fn give_back(&mut self, lease: Lease, failed: bool) -> bool {
         match &mut self.balanced {
             None => lease.release(&mut self.choice, failed),
-            Some(balanced) => {
-                balanced.give_back(lease, &self.group, &mut self.choice, failed)
-            }
+            Some(balanced) => balanced.give_back(lease, &self.group, &mut self.choice, failed),
         }
     }
 
