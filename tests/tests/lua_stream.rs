@@ -351,10 +351,6 @@ fn what_is_refused() {
         ("init_by_lua a; init_by_lua b;", "\"init_by_lua\" directive is duplicate"),
         ("lua_sa_restart off;", "remove the directive"),
         (&format!("{server} content_by_lua a; content_by_lua_block {{ }} }}"), "is duplicate"),
-        (
-            &format!("{server} ssl_certificate_by_lua_block {{ }} return a; }}"),
-            "no ssl configured for the server",
-        ),
     ] {
         let output = run_cli(&["-t"], &conf(text));
         assert!(output.stderr.contains(why), "{text}: {}", output.stderr);

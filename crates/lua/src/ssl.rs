@@ -326,33 +326,22 @@ fn build(b: &mut Build<'_>) -> ConfResult {
     for slots in b.servers.iter_mut() {
         let moments = slots.get::<LuaSrv>().moments();
         let core = slots.get_mut::<CoreSrv>();
-        if lacks_tls(moments, &core.base) {
-            return Err(no_tls().within(core.reached.at));
+        if moments & (moment::HELLO | moment::CERTIFICATE) != 0 && core.base.tls.is_none() {
+            let hint = "add ssl_certificate FILE; ssl_certificate_key FILE; with a certificate \
+                        that stands in until code has chosen one";
+            let e = Diagnostic::emerg("no ssl configured for the server".to_owned());
+            return Err(e.hint(hint.to_owned()).within(core.reached.at));
         }
         core.base.code = (moments != 0).then_some(Code { moments, says });
     }
     Ok(())
 }
 
-fn lacks_tls(moments: u8, base: &Virtual) -> bool {
-    moments & (moment::HELLO | moment::CERTIFICATE) != 0 && base.tls.is_none()
-}
-
-fn no_tls() -> Diagnostic {
-    let hint = "add ssl_certificate FILE; ssl_certificate_key FILE; with a certificate \
-                that stands in until code has chosen one";
-    Diagnostic::emerg("no ssl configured for the server".to_owned()).hint(hint.to_owned())
-}
-
-/// A server of `stream` gets its code, once its TLS is made.
-pub(crate) fn build_server(slots: &mut Slots) -> ConfResult {
+/// A server of `stream` gets its code, once its TLS is made. One without TLS may have inherited some, which does not run.
+pub(crate) fn build_server(slots: &mut Slots) {
     let moments = slots.get::<LuaSrv>().moments();
-    let place = slots.get_mut::<Place>();
-    if lacks_tls(moments, &place.base) {
-        return Err(no_tls().within(place.reached.at));
-    }
-    place.base.code = (moments != 0).then_some(Code { moments, says });
-    Ok(())
+    let base = &mut slots.get_mut::<Place>().base;
+    base.code = (moments != 0 && base.tls.is_some()).then_some(Code { moments, says });
 }
 
 /// OpenResty's code in handshakes.

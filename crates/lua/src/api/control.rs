@@ -374,7 +374,7 @@ fn exit(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
             r.out.status = status as u16;
         }
     }
-    if state.run.moment.is_some() || state.run.toward.is_some() {
+    if state.run.moment.is_some() || state.run.toward.is_some() || state.s.is_some() {
         write(state, LogLevel::Debug, format!("lua exit with code {status}").as_bytes());
     }
     state.run.outcome = Outcome::Exit(status);

@@ -55,8 +55,21 @@ function ngx.eof(...)
         error("no argument is expected", 2)
     end
     local code = check(raw(OP_EOF))
+    weir.report(8, "lua send eof")
     local ok, e = put(code)
     return ok, e
+end
+
+-- Whoever looks for what code waits for finds it in the log.
+local sleep = ngx.sleep
+function ngx.sleep(...)
+    local time = tonumber((...))
+    if not time or time < 0 or select("#", ...) ~= 1 or not weir.debugs() then
+        return sleep(...)
+    end
+    weir.report(8, ("lua ready to sleep for %d ms"):format(time * 1000))
+    sleep(time)
+    weir.report(8, "stream lua sleep timer expired")
 end
 
 ----------------------------------------------------------------------------------------------------- the client's connection
@@ -164,6 +177,7 @@ function Session.shutdown(...)
         return nil, ffi_string(out.p, out.n)
     end
     sock.closed_for_sending = true
+    weir.debug("lua shutdown socket write direction")
     return 1
 end
 

@@ -50,7 +50,11 @@ local function own(sock, what)
         error("bad argument #1 to '" .. what .. "' (table expected, got " .. (sock == nil and "nil" or type(sock)) .. ")", 3)
     end
     if sock.run ~= weir.run() then
-        error("bad request", 3)
+        if not sock.run.over then
+            error("bad request", 3)
+        end
+        -- It was closed with what had made it.
+        sock.connected = false
     end
     return sock.id
 end

@@ -103,7 +103,8 @@ fn preread(s: &mut Session) -> LocalFuture<'_, Result<(), u16>> {
             Outcome::Exit(code) => Err(status_of(code)),
             _ => Ok(()),
         };
-        if decided.is_err() {
+        if let Err(status) = decided {
+            tell(s, status);
             drain(s).await;
         }
         decided
@@ -121,11 +122,20 @@ fn content(s: &mut Session) -> LocalFuture<'_, u16> {
             _ => OK,
         };
         drop(run);
+        tell(s, status);
         if status != ERROR {
             drain(s).await;
         }
         status
     })
+}
+
+/// What code has decided, for who looks for it in the log.
+fn tell(s: &Session, status: u16) {
+    if s.log_enabled(LogLevel::Debug) {
+        s.log(LogLevel::Debug, &format!("finalize stream request: {status}"));
+        s.log(LogLevel::Debug, &format!("finalize stream session: {status}"));
+    }
 }
 
 /// Sends what is still to be sent.

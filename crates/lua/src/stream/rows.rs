@@ -183,13 +183,14 @@ static TABLE: [Row; ALL] = {
 };
 
 fn build(b: &mut Build<'_>) -> ConfResult {
+    b.main.get_mut::<LuaMain>().prefix = weir_runtime::paths::bytes(&b.cf.prefix).to_vec();
     if build_main(b.main)? {
         for loc in weir_module::distinct::<LuaLoc>(b.servers) {
             build_site(loc, b.cf)?;
         }
     }
     for slots in b.servers.iter_mut() {
-        ssl::build_server(slots)?;
+        ssl::build_server(slots);
     }
     Ok(())
 }
