@@ -356,3 +356,42 @@ fn what_is_refused() {
         assert!(output.stderr.contains(why), "{text}: {}", output.stderr);
     }
 }
+
+#[test]
+fn handshakes_with_servers() {
+    let authority = Authority::new("ca");
+    let (server_pair, client_pair) = (authority.issue("a.test"), authority.issue("client"));
+    let server = Setup::new(
+        r#"events {} error_log %%DIR%%/error.log info; stream {
+        init_by_lua_block { function text_of(name)
+            local f = assert(io.open("%%DIR%%/" .. name)) local text = f:read("*a") f:close() return text end }
+        ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
+        server { listen 127.0.0.1:%%PORT_0%% ssl; ssl_verify_client on; ssl_client_certificate %%DIR%%/ca.crt;
+            return $ssl_client_s_dn; }
+        server { listen 127.0.0.1:%%PORT_1%%; proxy_pass 127.0.0.1:%%PORT_0%%; proxy_ssl on; proxy_ssl_session_reuse off;
+            proxy_ssl_verify on; proxy_ssl_trusted_certificate %%DIR%%/ca.crt; proxy_ssl_name a.test;
+            proxy_ssl_certificate_by_lua_block {
+                local proxy, ssl = require "ngx.ssl.proxysslcert", require "ngx.ssl"
+                ngx.sleep(0.001)
+                assert(proxy.clear_certs())
+                assert(proxy.set_cert(assert(ssl.parse_pem_cert(text_of("c.crt")))))
+                assert(proxy.set_priv_key(assert(ssl.parse_pem_priv_key(text_of("c.key"))))) }
+            proxy_ssl_verify_by_lua_block { ngx.log(ngx.NOTICE, ngx.get_phase()) } }
+        server { listen 127.0.0.1:%%PORT_2%%; proxy_pass 127.0.0.1:%%PORT_0%%; proxy_ssl on; proxy_ssl_verify on;
+            proxy_ssl_trusted_certificate %%DIR%%/ca.crt; proxy_ssl_name a.test; lua_upstream_skip_openssl_default_verify on;
+            proxy_ssl_certificate_by_lua_file %%DIR%%/none.lua; proxy_ssl_verify_by_lua_file %%DIR%%/refuse.lua; } }"#,
+    )
+    .file("a.crt", &server_pair.cert)
+    .file("a.key", &server_pair.key)
+    .file("c.crt", &client_pair.cert)
+    .file("c.key", &client_pair.key)
+    .file("ca.crt", &authority.cert)
+    .file("none.lua", "ngx.log(ngx.NOTICE, 'none')")
+    .file("refuse.lua", "ngx.exit(ngx.ERROR)")
+    .start();
+    assert_eq!(heard(&server, 1, b""), "CN=client");
+    server.expect_error("proxy_ssl_verify while SSL handshaking to upstream, client: 127.0.0.1");
+    assert_eq!(heard(&server, 2, b""), "");
+    server.expect_error("none.lua:1: none while SSL handshaking to upstream");
+    server.expect_error("certificate verify failed");
+}

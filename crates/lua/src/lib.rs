@@ -24,7 +24,7 @@ mod stream;
 mod vm;
 
 pub use filters::FILTERS;
-pub use proxy_ssl::MODULE as PROXY_SSL;
+pub use proxy_ssl::{MODULE as PROXY_SSL, STREAM as STREAM_PROXY_SSL};
 pub use rows::{FIRST, LAST, MODULE};
 pub use ssl::MODULE as SSL;
 pub use stream::rows::{MODULE as STREAM, POSTPONED as STREAM_POSTPONED};

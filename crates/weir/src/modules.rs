@@ -172,6 +172,7 @@ pub const STREAM: &[&StreamModule] = &[
     &weir_stream::SET,
     &weir_stream::PREREAD,
     &weir_lua::STREAM_POSTPONED,
+    &weir_lua::STREAM_PROXY_SSL,
     // Content, of which a server has one.
     &weir_stream::RETURN,
     &weir_stream::PASS,

@@ -223,7 +223,7 @@ const PIECES: [(&str, &str); 17] = [
 ];
 
 /// Of those, what a state of `stream` has: without requests, and with what sessions have instead.
-const OF_STREAM: [(&str, &str); 15] = [
+const OF_STREAM: [(&str, &str); 16] = [
     PIECES[0],
     ("stream", include_str!("../lua/stream.lua")),
     PIECES[1],
@@ -239,6 +239,7 @@ const OF_STREAM: [(&str, &str); 15] = [
     PIECES[13],
     PIECES[14],
     PIECES[15],
+    PIECES[16],
 ];
 
 /// The module of that name, as text.

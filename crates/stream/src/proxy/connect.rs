@@ -1,7 +1,7 @@
 //! A server is found for a session, and connected to; where that fails, the next.
 
 use super::balanced::{Answer, Balanced};
-use super::{datagrams, Pass, ProxySrv};
+use super::{datagrams, toward, Pass, ProxySrv};
 use crate::serve::{BAD_GATEWAY, ERROR, OK};
 use crate::Session;
 use std::future::poll_fn;
@@ -384,7 +384,11 @@ async fn secure(
         return Err(Some(ERROR));
     }
     let begun_us = clock::mono_us();
-    let done = link.secure(wanted, *conf.connect_timeout).await;
+    let timeout_ms = *conf.connect_timeout;
+    let done = match toward::of(s) {
+        None => link.secure(wanted, timeout_ms).await,
+        Some(code) => Box::pin(toward::secure(s, link, wanted, timeout_ms, code)).await,
+    };
     lease.secured(link, Some(&done), begun_us);
     let text = match done {
         Ok(()) => return Ok(()),

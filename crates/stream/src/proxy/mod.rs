@@ -5,7 +5,10 @@ mod balanced;
 mod connect;
 mod datagrams;
 mod rows;
+mod toward;
 mod way;
+
+pub use toward::Lent;
 
 pub use rows::MODULE;
 pub(crate) use way::{upstream_of, Way};
