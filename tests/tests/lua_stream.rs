@@ -395,3 +395,39 @@ fn handshakes_with_servers() {
     server.expect_error("none.lua:1: none while SSL handshaking to upstream");
     server.expect_error("certificate verify failed");
 }
+
+/// TLS that code begins, as protocols with STARTTLS do: what was read in front of it is none of what comes behind.
+#[test]
+fn tls_begins_where_code_says() {
+    let own = self_signed("localhost");
+    let server = Setup::new(
+        r#"events {} error_log %%DIR%%/error.log info; stream {
+        server { listen 127.0.0.1:%%PORT_0%%; ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
+            content_by_lua_block {
+                local s = ngx.req.socket()
+                ngx.log(ngx.NOTICE, "asked: ", s:receive()) s:send("go on\n")
+                local secured = ngx.thread.spawn(function() return s:serversslhandshake() end)
+                ngx.log(ngx.NOTICE, "meanwhile: ", select(2, ngx.say("bare")), "; ", select(2, s:receive()), "; ", select(2, s:send("x")))
+                local _, info, e = ngx.thread.wait(secured)
+                if not info then return ngx.log(ngx.NOTICE, "failed: ", e, "; ", select(2, ngx.say("bare"))) end
+                ngx.say(s:receive(), " ", info.protocol, " ", tostring(info.session_reused), " ", s:serversslhandshake().protocol) } }
+        server { listen 127.0.0.1:%%PORT_1%%; content_by_lua_block { ngx.say(select(2, ngx.req.socket():serversslhandshake())) } } }"#,
+    )
+    .file("a.crt", &own.cert)
+    .file("a.key", &own.key)
+    .start();
+    let mut client = server.on(0).connect();
+    client.send(b"starttls\n");
+    client.read_until(b"go on\n");
+    let mut client = client.start_tls(&Tls::default()).unwrap();
+    client.send(b"secret\n");
+    let answer = client.read_to_end();
+    assert_eq!(String::from_utf8_lossy(&answer), "secret TLSv1.3 false TLSv1.3\n");
+    server.expect_error("asked: starttls");
+    server.expect_error(
+        "meanwhile: nginx output filter error; socket busy reading; socket busy connecting",
+    );
+    assert_eq!(heard(&server, 0, b"starttls\nnone of TLS\n"), "go on\n");
+    server.expect_error("failed: handshake failed; nginx output filter error");
+    assert_eq!(said(&server, 1, b""), "ssl not configured for this server\n");
+}

@@ -15,6 +15,7 @@ use weir_core::{ConnError, Connection, LocalFuture};
 use weir_http::body::{self, BodyError};
 use weir_http::lent::Toward;
 use weir_http::{ClientWatch, Request};
+use weir_runtime::clock;
 use weir_stream::Session;
 use weir_upstream::balancer::Balancing;
 
@@ -126,6 +127,8 @@ pub(crate) enum WaitFor {
     Drain(u64),
     /// Until so many of the first bytes of a session are there.
     Peek(usize),
+    /// For TLS on a session's connection, of which so much has been read, until then (monotonic ms).
+    Secure(Rc<[u8]>, u64),
 }
 
 /// A word from one run to another.
@@ -158,6 +161,7 @@ enum OfRequest {
     Piece(u64),
     Drain(u64),
     Peek(usize),
+    Secure(Rc<[u8]>, u64),
 }
 
 struct Wait {
@@ -302,9 +306,11 @@ impl Run {
             let ready = match &mut self.waits[at].what {
                 WaitFor::Future(future) => future.as_mut().poll(cx),
                 WaitFor::Told(told) => told.poll(cx),
-                WaitFor::Body | WaitFor::Piece(_) | WaitFor::Drain(_) | WaitFor::Peek(_) => {
-                    Poll::Pending
-                }
+                WaitFor::Body
+                | WaitFor::Piece(_)
+                | WaitFor::Drain(_)
+                | WaitFor::Peek(_)
+                | WaitFor::Secure(..) => Poll::Pending,
             };
             if let Poll::Ready(reply) = ready {
                 return Poll::Ready((self.waits.remove(at).id, reply));
@@ -327,12 +333,16 @@ impl Run {
     }
 
     async fn next(&mut self, who: Who<'_>) -> (u32, Reply) {
-        let of_request = |w: &Wait| match w.what {
-            WaitFor::Body => Some((w.id, OfRequest::Body)),
-            WaitFor::Piece(ms) => Some((w.id, OfRequest::Piece(ms))),
-            WaitFor::Drain(leave) => Some((w.id, OfRequest::Drain(leave))),
-            WaitFor::Peek(bytes) => Some((w.id, OfRequest::Peek(bytes))),
-            _ => None,
+        let of_request = |w: &Wait| {
+            let what = match &w.what {
+                WaitFor::Body => OfRequest::Body,
+                WaitFor::Piece(ms) => OfRequest::Piece(*ms),
+                WaitFor::Drain(leave) => OfRequest::Drain(*leave),
+                WaitFor::Peek(bytes) => OfRequest::Peek(*bytes),
+                WaitFor::Secure(read, deadline) => OfRequest::Secure(Rc::clone(read), *deadline),
+                WaitFor::Future(_) | WaitFor::Told(_) => return None,
+            };
+            Some((w.id, what))
         };
         let first = self.waits.iter().find_map(of_request);
         let Some((id, what)) = first else {
@@ -344,6 +354,9 @@ impl Run {
                 (OfRequest::Piece(ms), Who::Request(r)) => read_piece(r, ms).await,
                 (OfRequest::Drain(leave), Who::Request(r)) => drain(r, leave).await,
                 (OfRequest::Peek(bytes), Who::Session(s)) => peek(s, bytes).await,
+                (OfRequest::Secure(read, deadline), Who::Session(s)) => {
+                    secure(s, &read, deadline).await
+                }
                 // Nobody asks for these elsewhere.
                 _ => std::future::pending().await,
             }
@@ -442,6 +455,14 @@ async fn peek(s: &mut Session, bytes: usize) -> Reply {
     match s.peek(bytes).await {
         Ok(()) => Reply { code: code::TEXT, x: 0.0, text: s.buf[..bytes].to_vec() },
         Err(status) => Reply { code: code::NUMBER, x: f64::from(status), text: Vec::new() },
+    }
+}
+
+async fn secure(s: &mut Session, read: &[u8], deadline: u64) -> Reply {
+    match s.secure(read.to_vec(), deadline).await {
+        Ok(()) => Reply::ok(),
+        Err(()) if clock::mono_ms() >= deadline => Reply::fail("timeout"),
+        Err(()) => Reply::fail("handshake failed"),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::stream::Ended;
 use std::cell::RefCell;
 use std::rc::Rc;
 use weir_core::{ConnError, Connection, Session as _};
+use weir_runtime::clock;
 use weir_stream::Session;
 
 /// Where there is a client to talk to.
@@ -24,6 +25,7 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::session("session_eof", TALKS, eof),
     OpRow::any("session_socket", TALKS, socket),
     OpRow::any("session_peek", PREREAD, peek),
+    OpRow::any("session_secure", TALKS, secure),
     OpRow::session("session_shutdown", CONTENT, shutdown),
     OpRow::session("session_take", TALKS, take),
     OpRow::any("session_give", TALKS, give),
@@ -35,7 +37,12 @@ fn refusal(s: &Session, answer: &mut Answer) -> Option<i32> {
     if s.conn().is_udp() {
         return Some(code::FORBIDDEN_NOW);
     }
-    s.ctx_ref::<Ended>().is_some().then(|| answer.fail("seen eof"))
+    if s.ctx_ref::<Ended>().is_some() {
+        return Some(answer.fail("seen eof"));
+    }
+    // Nothing leaves without TLS once that was begun.
+    let is_bare = s.conn().tls_port.get() && !s.conn().stream.is_tls();
+    is_bare.then(|| answer.fail("nginx output filter error"))
 }
 
 fn send_timeout(s: &Session) -> u64 {
@@ -169,6 +176,32 @@ fn send_datagram(s: &mut Session, args: &Args<'_>, answer: &mut Answer) -> i32 {
         }
         Err(e) => answer.fail(words_of(&e)),
     }
+}
+
+/// TLS on the connection of socket `i`, from where it has been read to.
+fn secure(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(sock) = super::socket::sock(state, args) else { return answer.fail("closed") };
+    let Some(s) = state.s.as_deref_mut() else { return code::NO_REQUEST };
+    let conn = Rc::clone(s.conn());
+    if conn.stream.is_tls() {
+        return code::TRUE;
+    }
+    if let Some(busy) = sock.borrow().busy() {
+        return answer.fail(busy);
+    }
+    if s.base().tls.is_none() {
+        return answer.fail("ssl not configured for this server");
+    }
+    if conn.out.borrow().queued() > 0 {
+        return answer.fail("socket busy writing");
+    }
+    conn.tls_port.set(true);
+    // Nothing of what was read without TLS is ever taken for what came with it.
+    let mut read = s.take_first();
+    let mut sock = sock.borrow_mut();
+    read.extend(sock.rest_of_session().unwrap_or_default());
+    let deadline = clock::mono_ms() + sock.timeouts().1;
+    state.wait(WaitFor::Secure(read.into(), deadline), answer)
 }
 
 /// Nothing more is sent to the client.

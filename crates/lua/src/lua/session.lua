@@ -82,7 +82,7 @@ local meta = { __index = Session }
 -- What was read before the socket was there is the first that it reads.
 local OP_GIVE = op "session_give"
 local function consume(sock)
-    if sock.peeking then
+    if sock.peeking or sock.securing then
         return "socket busy reading"
     end
     if not sock.consumed then
@@ -159,6 +159,39 @@ function Session.peek(...)
     return text
 end
 
+local OP_SECURE = op "session_secure"
+
+function Session.serversslhandshake(...)
+    local n = select("#", ...)
+    if n ~= 1 then
+        error("ngx.socket serversslhandshake: expecting 1 argument (the object), but seen " .. n, 2)
+    end
+    local sock = ...
+    own(sock, "serversslhandshake")
+    weir.debug("lua tcp socket server ssl handshake")
+    if not sock.connected or sock.closed_for_sending then
+        return nil, "closed"
+    end
+    if sock.peeking or sock.securing then
+        return nil, "socket busy reading"
+    end
+    local code = check(raw(OP_SECURE, sock.id))
+    if code == -1 then
+        return nil, ffi_string(out.p, out.n)
+    elseif code == 100 then
+        -- Nothing else is read meanwhile.
+        sock.securing, sock.consumed = true, true
+        local ok, e = weir.await(out.i)
+        sock.securing = false
+        if not ok then
+            sock.connected = false
+            return nil, e
+        end
+    end
+    local var = ngx.var
+    return { protocol = var.ssl_protocol, cipher = var.ssl_cipher, session_reused = var.ssl_session_reused == "r" }
+end
+
 function Session.shutdown(...)
     local n = select("#", ...)
     if n ~= 2 then
@@ -183,6 +216,9 @@ end
 
 function Session.send(sock, data)
     own(sock, "send")
+    if sock.securing then
+        return nil, "socket busy connecting"
+    end
     if sock.closed_for_sending then
         log(sock, "attempt to send data on a closed socket: u:0000000000000000, c:0000000000000000, ft:0 eof:0")
         return nil, "closed"

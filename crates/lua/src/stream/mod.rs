@@ -18,6 +18,8 @@ use weir_stream::{Flow, Look, Phase, PhaseHandler, Prereader, Session};
 /// Statuses of sessions.
 const OK: u16 = 200;
 const ERROR: u16 = 500;
+/// What a client has sent that nobody wanted is looked at so far.
+const UNREAD_MAX_BYTES: usize = 64 * 1024;
 /// `NGX_DECLINED`, as code says it.
 const DECLINED: i32 = -5;
 
@@ -141,13 +143,17 @@ fn tell(s: &Session, status: u16) {
 /// Sends what is still to be sent.
 async fn drain(s: &mut Session) {
     let conn = Rc::clone(s.conn());
-    if conn.is_udp() || conn.out.borrow().queued() == 0 {
+    if conn.is_udp() {
         return;
     }
-    let timeout = *s.base().conf::<LuaLoc>().send_timeout;
-    if let Err(ConnError::Timeout) = conn.drain(0, timeout).await {
-        s.log(LogLevel::Info, "client timed out (110: Connection timed out)");
+    if conn.out.borrow().queued() > 0 {
+        let timeout = *s.base().conf::<LuaLoc>().send_timeout;
+        if let Err(ConnError::Timeout) = conn.drain(0, timeout).await {
+            s.log(LogLevel::Info, "client timed out (110: Connection timed out)");
+        }
     }
+    // What is left in the socket would turn its end into a reset, which overtakes what was sent.
+    conn.try_read(&mut Vec::new(), UNREAD_MAX_BYTES);
     count(s);
 }
 
