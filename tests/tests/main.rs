@@ -132,6 +132,7 @@ mod lua_phases;
 mod lua_proxy_ssl;
 mod lua_sockets;
 mod lua_ssl;
+mod lua_stream;
 mod mail_auth;
 mod mail_core;
 mod mail_differs;

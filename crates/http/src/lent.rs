@@ -4,13 +4,8 @@ use crate::buf::Buf;
 use crate::flow::Flow;
 use crate::request::Request;
 use crate::special;
-use std::any::Any;
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use weir_core::LocalFuture;
-use weir_module::{slot, ConfType, Level, Slots};
-use weir_tls::rustls::pki_types::CertificateDer;
-use weir_upstream::Show;
+use weir_module::{slot, ConfType, Level};
+pub use weir_upstream::toward::{self, Toward};
 
 /// Answers with the header as it is and a part of a file.
 pub(crate) type SendFile = fn(&mut Request, Buf) -> Flow;
@@ -22,39 +17,8 @@ pub(crate) type NameCharset = fn(&mut Request, &[u8]);
 /// the server's usual name.
 pub(crate) type EndPage = fn(&Request, u16, &str, &mut Vec<u8>);
 
-/// A handshake with a server that code has a say in.
-#[derive(Default)]
-pub struct Toward {
-    /// The versions that may be spoken, if that is one.
-    pub version: Option<u16>,
-    /// What the server is shown in place of what the configuration says.
-    pub show: RefCell<Show>,
-    /// What the server has shown, its own certificate first.
-    pub shown: Vec<CertificateDer<'static>>,
-    /// What is thought of that, by OpenSSL's numbers.
-    pub verdict: Cell<u32>,
-    /// Of the code's own.
-    pub own: RefCell<Option<Box<dyn Any>>>,
-}
-
-/// When code runs in a handshake with a server, as bits, and what goes with them.
-pub mod toward {
-    /// Before it, for the certificate that is shown.
-    pub const CERTIFICATE: u8 = 1;
-    /// Behind it, for the one that the server has shown.
-    pub const VERIFY: u8 = 1 << 1;
-    /// The server's chain is judged by code alone.
-    pub const ALONE: u8 = 1 << 2;
-}
-
 /// Code of handshakes with servers.
-#[derive(Clone, Copy)]
-pub struct TowardCode {
-    /// What there is of it in a location.
-    pub moments: fn(&Slots) -> u8,
-    /// Runs it; `false` ends the handshake.
-    pub says: for<'r> fn(&'r mut Request, u8, Rc<Toward>) -> LocalFuture<'r, bool>,
-}
+pub type TowardCode = toward::Code<Request>;
 
 /// Appends what the directive of that name makes of a value (`set_escape_uri` and its kin): nothing where there is no
 /// such directive, else whether it could.

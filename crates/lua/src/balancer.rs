@@ -3,11 +3,14 @@
 use crate::code;
 use crate::conf::LuaMain;
 use crate::run::{context, Outcome, Run};
+use crate::site::Who;
 use crate::vm::Vm;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use weir_http::Request;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive};
+use weir_stream::Session;
 use weir_upstream::balancer::{Balancer, Balancing, Verdict};
 use weir_upstream::UpstreamMain;
 
@@ -22,11 +25,31 @@ fn idle_max(cf: &mut Cf) -> Arc<AtomicUsize> {
     Arc::clone(all.entry(upstream).or_insert_with(fresh))
 }
 
-pub(crate) fn set(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let code = code::of(cf, d)?;
+/// Who may be sent to a server that code has chosen.
+pub(crate) trait Sent: weir_core::Session {
+    /// Runs the code before a try.
+    fn choose(&mut self, code: u32, balancing: &mut Balancing) -> Verdict;
+}
+
+impl Sent for Request {
+    fn choose(&mut self, code: u32, balancing: &mut Balancing) -> Verdict {
+        let vm = Vm::of_request(self);
+        choose(&vm, Who::Request(self), code, balancing)
+    }
+}
+
+impl Sent for Session {
+    fn choose(&mut self, code: u32, balancing: &mut Balancing) -> Verdict {
+        let vm = Vm::of_session(self);
+        choose(&vm, Who::Session(self), code, balancing)
+    }
+}
+
+pub(crate) fn set<S: Sent>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let code = code::of::<S>(cf, d)?;
     let code = cf.get::<LuaMain>().add(code);
     let idle_max = idle_max(cf);
-    let balancer = Balancer::<Request> { choose, code, idle_max };
+    let balancer = Balancer::<S> { choose: S::choose, code, idle_max };
     cf.get::<UpstreamMain>().set_sticky(d, Box::new(balancer))
 }
 
@@ -40,12 +63,10 @@ pub(crate) fn set_keepalive(cf: &mut Cf, d: &Directive) -> ConfResult {
     }
 }
 
-/// Runs the code before a try.
-fn choose(r: &mut Request, code: u32, balancing: &mut Balancing) -> Verdict {
-    let vm = Vm::of_request(r);
-    let mut run = Run::new(&vm, context::BALANCER);
+fn choose(vm: &Rc<Vm>, who: Who<'_>, code: u32, balancing: &mut Balancing) -> Verdict {
+    let mut run = Run::new(vm, context::BALANCER);
     run.balancing = Some(Box::new(std::mem::take(balancing)));
-    run.begin(Some(r), code);
+    run.begin(who, code);
     *balancing = run.balancing.take().map(|made| *made).unwrap_or_default();
     verdict(&run.outcome)
 }

@@ -3,6 +3,8 @@
 use crate::border::check_syntax;
 use std::ffi::CString;
 use weir_base::escape::escape_log;
+use weir_core::registry::template;
+use weir_core::Session;
 use weir_module::{Body, Cf, ConfResult, Directive, Span};
 use weir_runtime::paths;
 use weir_script::template::Template;
@@ -47,8 +49,8 @@ impl Code {
     }
 }
 
-/// The code of a directive: of a block, of a file's name or of its last argument.
-pub(crate) fn of(cf: &mut Cf, d: &Directive) -> ConfResult<Code> {
+/// The code of a directive for sessions of that kind: of a block, of a file's name or of its last argument.
+pub(crate) fn of<S: Session>(cf: &mut Cf, d: &Directive) -> ConfResult<Code> {
     let name = d.name.to_str().into_owned();
     if let Some(stem) = name.strip_suffix("_block") {
         let Body::Raw(word) = &d.body else {
@@ -60,7 +62,7 @@ pub(crate) fn of(cf: &mut Cf, d: &Directive) -> ConfResult<Code> {
     }
     let text = d.args.first().map_or(&[][..], |w| &w.text);
     if name.ends_with("_file") {
-        let path = weir_http::vars::template(cf, d, 0)?;
+        let path = template::<S>(cf, d, 0)?;
         return Ok(Code::File { path, prefix: paths::bytes(&cf.prefix).to_vec() });
     }
     let span = d.args.first().map_or(d.name.span, |w| w.span);

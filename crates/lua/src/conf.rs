@@ -11,12 +11,14 @@ use weir_upstream::Outgoing;
 /// A `lua_shared_dict`.
 pub(crate) struct DictConf {
     pub name: Vec<u8>,
+    /// Of which block it is.
+    pub kind: &'static str,
     pub size: u64,
     /// Put there once the configuration is built.
     pub dict: OnceLock<Arc<Dict>>,
 }
 
-/// `http` level.
+/// `http` level, or that of `stream`.
 #[derive(Default)]
 pub(crate) struct LuaMain {
     /// All code of the configuration; elsewhere it is known by its number.
@@ -57,7 +59,7 @@ impl ConfType for LuaMain {
     slot!();
 }
 
-/// Of a location.
+/// Of a location, or of a server of `stream`.
 #[derive(Default)]
 pub(crate) struct LuaLoc {
     pub server_rewrite: Val<Option<u32>>,
@@ -69,6 +71,8 @@ pub(crate) struct LuaLoc {
     pub header_filter: Val<Option<u32>>,
     pub body_filter: Val<Option<u32>>,
     pub log: Val<Option<u32>>,
+    /// In `stream`.
+    pub preread: Val<Option<u32>>,
     pub need_request_body: Val<bool>,
     pub use_default_type: Val<bool>,
     pub http10_buffering: Val<bool>,
@@ -79,6 +83,7 @@ pub(crate) struct LuaLoc {
     pub rewrite_first: Val<bool>,
     pub access_first: Val<bool>,
     pub precontent_first: Val<bool>,
+    pub preread_first: Val<bool>,
     pub connect_timeout: Val<u64>,
     pub send_timeout: Val<u64>,
     pub read_timeout: Val<u64>,
@@ -97,10 +102,11 @@ impl ConfType for LuaLoc {
     fn merge(&mut self, parent: &LuaLoc) -> ConfResult {
         merge_values!(self, parent;
             server_rewrite = None, rewrite = None, access = None, precontent = None,
-            header_filter = None, body_filter = None, log = None,
+            header_filter = None, body_filter = None, log = None, preread = None,
             need_request_body = false, use_default_type = true, http10_buffering = true,
             check_client_abort = false, transform_underscores = true, code_cache = true,
             rewrite_first = false, access_first = false, precontent_first = false,
+            preread_first = false,
             connect_timeout = 60_000, send_timeout = 60_000, read_timeout = 60_000,
             keepalive_timeout = 60_000, pool_size = 30, buffer_size = 4096, log_errors = true,
         );

@@ -2,6 +2,7 @@
 
 use crate::conf::LuaLoc;
 use crate::run::{context, Outcome, Piece, Run};
+use crate::site::Who;
 use crate::vm::Vm;
 use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::{Buf, Chain, Request};
@@ -45,7 +46,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     if let Some(code) = code {
         let vm = Vm::of_request(r);
         let mut run = Run::new(&vm, context::HEADER);
-        run.begin(Some(r), code);
+        run.begin(Who::Request(r), code);
         match run.outcome {
             Outcome::Failed => return Err(FilterError::Broken),
             Outcome::Exit(code @ 200..=999) if !r.has_ctx::<Exited>() => {
@@ -81,7 +82,7 @@ fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
     let vm = Vm::of_request(r);
     let mut run = Run::new(&vm, context::BODY);
     run.piece = Piece { text, last, is_set: false };
-    run.begin(Some(r), code);
+    run.begin(Who::Request(r), code);
     match run.outcome {
         Outcome::Failed => return Err(FilterError::Broken),
         Outcome::Exit(code) if code != 0 => return Err(FilterError::Broken),

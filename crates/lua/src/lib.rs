@@ -1,6 +1,6 @@
-//! Lua in requests: OpenResty's directives and interface on LuaJIT.
+//! Lua in requests and in sessions of `stream`: OpenResty's directives and interface on LuaJIT.
 //!
-//! A worker has one Lua state for each generation of the configuration ([`vm`]). A handler is a coroutine of it and
+//! A worker has one Lua state for each generation of the configuration and block with code ([`vm`]). A handler is a coroutine of it and
 //! what Lua calls a *run*: Lua's side keeps its threads, Rust's side what they wait for ([`run`]). The two meet in
 //! [`border`], the only file with `unsafe`, by two functions: Rust enters a run, Lua asks for an operation
 //! ([`api`]). The request is lent for the time of one entry and never kept.
@@ -19,10 +19,13 @@ mod phases;
 mod proxy_ssl;
 mod rows;
 mod run;
+mod site;
 mod ssl;
+mod stream;
 mod vm;
 
 pub use filters::FILTERS;
-pub use proxy_ssl::MODULE as PROXY_SSL;
+pub use proxy_ssl::{MODULE as PROXY_SSL, STREAM as STREAM_PROXY_SSL};
 pub use rows::{FIRST, LAST, MODULE};
 pub use ssl::MODULE as SSL;
+pub use stream::rows::{MODULE as STREAM, POSTPONED as STREAM_POSTPONED};

@@ -2,10 +2,13 @@
 
 use crate::crossing::{Answer, Args, Host};
 use crate::run::{Run, WaitFor};
+use crate::site::{Site, Who};
 use crate::vm::Vm;
 use std::rc::Rc;
-use weir_http::generation::Location;
+use std::sync::Arc;
+use weir_core::Session as _;
 use weir_http::Request;
+use weir_stream::Session;
 
 /// What is in an answer.
 pub(crate) mod code {
@@ -39,8 +42,10 @@ pub(crate) mod code {
 
 /// What an entry lends to Lua.
 pub(crate) struct State<'a> {
-    /// `None` in timers and while a worker begins or ends.
+    /// `None` in timers and while a worker begins or ends, and in `stream`.
     pub r: Option<&'a mut Request>,
+    /// In `stream`, likewise.
+    pub s: Option<&'a mut Session>,
     pub run: &'a mut Run,
     pub vm: &'a Vm,
 }
@@ -50,6 +55,9 @@ pub(crate) type Op = fn(&mut State<'_>, &Args<'_>, &mut Answer) -> i32;
 
 /// One operation of a request's.
 pub(crate) type RequestOp = fn(&mut Request, &Args<'_>, &mut Answer) -> i32;
+
+/// One operation of a session's.
+pub(crate) type SessionOp = fn(&mut Session, &Args<'_>, &mut Answer) -> i32;
 
 /// An operation's name on the Lua side, the contexts it may be called in, and what it does.
 pub(crate) struct OpRow {
@@ -63,6 +71,10 @@ pub(crate) enum Does {
     Any(Op),
     /// It needs a request.
     Request(RequestOp),
+    /// It needs a session.
+    Session(SessionOp),
+    /// One of the two.
+    Either(RequestOp, SessionOp),
 }
 
 impl OpRow {
@@ -73,6 +85,19 @@ impl OpRow {
     pub(crate) const fn request(name: &'static str, contexts: u32, op: RequestOp) -> OpRow {
         OpRow { name, contexts, does: Does::Request(op) }
     }
+
+    pub(crate) const fn session(name: &'static str, contexts: u32, op: SessionOp) -> OpRow {
+        OpRow { name, contexts, does: Does::Session(op) }
+    }
+
+    pub(crate) const fn either(
+        name: &'static str,
+        contexts: u32,
+        of_request: RequestOp,
+        of_session: SessionOp,
+    ) -> OpRow {
+        OpRow { name, contexts, does: Does::Either(of_request, of_session) }
+    }
 }
 
 impl Host for State<'_> {
@@ -80,7 +105,7 @@ impl Host for State<'_> {
         let Some(row) = crate::api::ops().get(op as usize) else { return code::NIL };
         let context = self.run.context;
         if context & row.contexts == 0 {
-            if matches!(row.does, Does::Request(_)) {
+            if matches!(row.does, Does::Request(_) | Does::Either(..)) {
                 return code::FORBIDDEN_NOW;
             }
             answer.text.extend_from_slice(crate::run::context::shown(context).as_bytes());
@@ -92,16 +117,40 @@ impl Host for State<'_> {
                 Some(r) => op(r, args, answer),
                 None => code::NO_REQUEST,
             },
+            Does::Session(op) => match self.s.as_deref_mut() {
+                Some(s) => op(s, args, answer),
+                None => code::NO_REQUEST,
+            },
+            Does::Either(of_request, of_session) => {
+                match (self.r.as_deref_mut(), self.s.as_deref_mut()) {
+                    (Some(r), _) => of_request(r, args, answer),
+                    (None, Some(s)) => of_session(s, args, answer),
+                    (None, None) => code::NO_REQUEST,
+                }
+            }
         }
     }
 }
 
+impl<'a> State<'a> {
+    /// What is lent for an entry.
+    pub(crate) fn of(who: Who<'a>, run: &'a mut Run, vm: &'a Vm) -> State<'a> {
+        let (r, s) = match who {
+            Who::Nobody => (None, None),
+            Who::Request(r) => (Some(r), None),
+            Who::Session(s) => (None, Some(s)),
+        };
+        State { r, s, run, vm }
+    }
+}
+
 impl State<'_> {
-    /// The location whose settings are in force: a timer has that of the code that has begun it.
-    pub(crate) fn loc(&self) -> Option<Rc<Location>> {
-        match &self.r {
-            Some(r) => Some(Rc::clone(r.loc())),
-            None => self.run.loc.as_ref().map(Rc::clone),
+    /// Whose settings are in force: a timer has those of the code that has begun it.
+    pub(crate) fn site(&self) -> Option<Site> {
+        match (&self.r, &self.s) {
+            (Some(r), _) => Some(Site::Location(Rc::clone(r.loc()))),
+            (None, Some(s)) => Some(Site::Server(Arc::clone(s.base()))),
+            (None, None) => self.run.site.clone(),
         }
     }
 

@@ -4,13 +4,12 @@ use crate::api::{output, raw};
 use crate::code;
 use crate::conf::{LuaLoc, LuaMain};
 use crate::run::{context, Outcome, Run, Step};
-use crate::vm::Vm;
+use crate::site::{Block, Who};
+use crate::vm::{main_of, Vm};
 use std::rc::Rc;
-use weir_core::generation::Generation;
 use weir_core::worker::AtWorker;
 use weir_core::{LocalFuture, Worker};
 use weir_http::body::{self, BodyError};
-use weir_http::generation::HttpConf;
 use weir_http::module::{Flow, Phase, PhaseHandler};
 use weir_http::redirect::{internal_redirect, named_location};
 use weir_http::Request;
@@ -96,7 +95,7 @@ fn handler<const CONTEXT: u32>(r: &mut Request) -> Flow {
 fn begin(r: &mut Request, context: u32, code: u32) -> (Run, Step) {
     let vm = Vm::of_request(r);
     let mut run = Run::new(&vm, context);
-    let step = run.begin(Some(r), code);
+    let step = run.begin(Who::Request(r), code);
     (run, step)
 }
 
@@ -104,7 +103,7 @@ fn go_on(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async {
         let Some(parked) = r.take_ctx::<Parked>() else { return Flow::Status(500) };
         let Parked(mut run) = *parked;
-        run.drive(Some(r)).await;
+        run.drive(Who::Request(r)).await;
         finish(r, run)
     })
 }
@@ -120,7 +119,7 @@ fn after_body<const CONTEXT: u32>(r: &mut Request) -> LocalFuture<'_, Flow> {
         match begin(r, CONTEXT, code) {
             (run, Step::Ended) => finish(r, run),
             (mut run, Step::Waits) => {
-                run.drive(Some(r)).await;
+                run.drive(Who::Request(r)).await;
                 finish(r, run)
             }
         }
@@ -187,7 +186,7 @@ pub(crate) fn set_by(cf: &mut Cf, d: &Directive) -> ConfResult {
     let target = rewrite::variable(cf, d, 0, d.arg(0))?;
     let mut inner = d.clone();
     inner.args.remove(0);
-    let code = code::of(cf, &inner)?;
+    let code = code::of::<Request>(cf, &inner)?;
     let args = (1..inner.args.len()).map(|at| weir_http::vars::template(cf, &inner, at));
     let args = args.collect::<ConfResult<Vec<_>>>()?;
     let code = cf.get::<LuaMain>().add(code);
@@ -207,7 +206,7 @@ impl rewrite::Step for SetBy {
         let vm = Vm::of_request(r);
         let mut run = Run::new(&vm, context::SET);
         run.args = args;
-        run.begin(Some(r), self.code);
+        run.begin(Who::Request(r), self.code);
         if matches!(run.outcome, Outcome::Failed) {
             return Err(Failed);
         }
@@ -218,27 +217,26 @@ impl rewrite::Step for SetBy {
 
 use weir_core::Session;
 
-fn main_of(gen: &Generation) -> Option<&LuaMain> {
-    Some(gen.part::<HttpConf>()?.main.get::<LuaMain>()).filter(|main| main.is_used)
-}
-
 /// A worker serves by its newest generation: states of older ones end, and the new one begins.
-pub(crate) fn begin_worker(worker: &Rc<Worker>) {
+pub(crate) fn begin_worker(worker: &Rc<Worker>, block: Block) {
     let gen = worker.generation();
     Vm::end_others(worker, Some(gen.shared.number));
-    let Some(main) = main_of(&gen.shared) else { return };
-    let vm = Vm::of(worker, &gen.shared);
+    let Some(main) = main_of(&gen.shared, block).filter(|main| main.is_used) else { return };
+    let vm = Vm::of(worker, &gen.shared, block);
     if let Some(code) = main.init_worker {
-        Run::new(&vm, context::INIT_WORKER).begin(None, code);
+        Run::new(&vm, context::INIT_WORKER).begin(Who::Nobody, code);
     }
 }
 
 fn end_worker(worker: &Worker) {
     let gen = worker.generation();
-    let Some(code) = main_of(&gen.shared).and_then(|main| main.exit_worker) else { return };
-    if let Some(vm) = Vm::known(worker, gen.shared.number) {
-        vm.end();
-        Run::new(&vm, context::EXIT_WORKER).begin(None, code);
+    for block in [Block::Http, Block::Stream] {
+        let main = main_of(&gen.shared, block).filter(|main| main.is_used);
+        let Some(code) = main.and_then(|main| main.exit_worker) else { continue };
+        if let Some(vm) = Vm::known(worker, gen.shared.number, block) {
+            vm.end();
+            Run::new(&vm, context::EXIT_WORKER).begin(Who::Nobody, code);
+        }
     }
 }
 

@@ -7,10 +7,13 @@ use crate::code;
 use crate::conf::LuaMain;
 use crate::rows::row;
 use crate::run::{context, Outcome, Run, Step};
+use crate::site::{Block, Site, Who};
 use crate::vm::Vm;
 use std::rc::Rc;
+use std::sync::Arc;
 use weir_core::logger::LogLevel;
-use weir_core::{LocalFuture, Session};
+use weir_core::session::Part as _;
+use weir_core::{LocalFuture, Session as _};
 use weir_http::lent::{toward, Lent, Toward, TowardCode};
 use weir_http::module::{Build, HttpModule};
 use weir_http::Request;
@@ -18,6 +21,7 @@ use weir_module::{
     first, merge_values, set, slot, Arity, Cf, ConfResult, ConfType, Context, Diagnostic,
     Directive, Level, Row, RowBody, SlotVtable, Slots, Val,
 };
+use weir_stream::{Session, StreamModule};
 
 /// Code of a location, by its number.
 #[derive(Default)]
@@ -47,7 +51,7 @@ fn moments(slots: &Slots) -> u8 {
 
 /// Says, unless it is told that the code has come to its end, that it has not.
 struct Waiting {
-    log: std::sync::Arc<weir_core::logger::ErrorLog>,
+    site: Site,
     serial: u64,
     text: Option<String>,
 }
@@ -55,44 +59,82 @@ struct Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(text) = &self.text {
-            self.log.log(LogLevel::Debug, Some(self.serial), text.as_bytes());
+            self.site.error_log().log(LogLevel::Debug, Some(self.serial), text.as_bytes());
         }
     }
 }
 
 fn says(r: &mut Request, at: u8, toward: Rc<Toward>) -> LocalFuture<'_, bool> {
     Box::pin(async move {
-        let conf = r.loc().conf::<LuaProxy>();
-        let (code, context, name, exit, before) = match at {
-            toward::CERTIFICATE => (
-                *conf.certificate,
-                context::PROXY_SSL_CERT,
-                "proxy_ssl_certificate_by_lua",
-                "cert cb",
-                "proxy ssl cert",
-            ),
-            _ => (
-                *conf.verify,
-                context::PROXY_SSL_VERIFY,
-                "proxy_ssl_verify_by_lua",
-                "cert verify callback",
-                "proxy ssl verify",
-            ),
-        };
-        let Some(code) = code else { return true };
-        r.log(LogLevel::Debug, &format!("{before}: connection reusable: 0"));
-        if at == toward::VERIFY && !*conf.skip_default {
-            r.log(LogLevel::Debug, &format!("{name}: openssl default verify"));
+        let said = Said::of(r.loc().conf(), at);
+        let vm = Vm::of(&r.conn().worker, &r.gen().core, Block::Http);
+        let (site, serial) = (Site::Location(Rc::clone(r.loc())), r.conn().serial);
+        said.run(Who::Request(r), &vm, (site, serial), toward).await
+    })
+}
+
+fn says_in_stream(s: &mut Session, at: u8, toward: Rc<Toward>) -> LocalFuture<'_, bool> {
+    Box::pin(async move {
+        let said = Said::of(s.base().conf(), at);
+        let vm = Vm::of(&s.conn().worker, s.part().core(), Block::Stream);
+        let (site, serial) = (Site::Server(Arc::clone(s.base())), s.conn().serial);
+        said.run(Who::Session(s), &vm, (site, serial), toward).await
+    })
+}
+
+/// The code of one moment, and its words in the log.
+struct Said {
+    code: Option<u32>,
+    context: u32,
+    name: &'static str,
+    exit: &'static str,
+    before: &'static str,
+    /// The chain is judged as usual, too.
+    judges: bool,
+}
+
+impl Said {
+    fn of(conf: &LuaProxy, at: u8) -> Said {
+        match at {
+            toward::CERTIFICATE => Said {
+                code: *conf.certificate,
+                context: context::PROXY_SSL_CERT,
+                name: "proxy_ssl_certificate_by_lua",
+                exit: "cert cb",
+                before: "proxy ssl cert",
+                judges: false,
+            },
+            _ => Said {
+                code: *conf.verify,
+                context: context::PROXY_SSL_VERIFY,
+                name: "proxy_ssl_verify_by_lua",
+                exit: "cert verify callback",
+                before: "proxy ssl verify",
+                judges: !*conf.skip_default,
+            },
         }
-        let vm = Vm::of(&r.conn().worker, &r.gen().core);
-        let mut run = Run::new(&vm, context);
+    }
+
+    async fn run(
+        self,
+        mut who: Who<'_>,
+        vm: &Rc<Vm>,
+        (site, serial): (Site, u64),
+        toward: Rc<Toward>,
+    ) -> bool {
+        let Said { name, exit, before, .. } = self;
+        let Some(code) = self.code else { return true };
+        who.log(LogLevel::Debug, &format!("{before}: connection reusable: 0"));
+        if self.judges {
+            who.log(LogLevel::Debug, &format!("{name}: openssl default verify"));
+        }
+        let mut run = Run::new(vm, self.context);
         run.toward = Some(toward);
-        let has_waited = run.begin(Some(r), code) == Step::Waits;
+        let has_waited = run.begin(who.again(), code) == Step::Waits;
         if has_waited {
-            let log = std::sync::Arc::clone(&r.loc().error_log);
             let text = Some(format!("{name}: {exit} aborted"));
-            let mut waiting = Waiting { log, serial: r.conn().serial, text };
-            run.drive(Some(r)).await;
+            let mut waiting = Waiting { site, serial, text };
+            run.drive(who.again()).await;
             waiting.text = None;
         }
         let returned = match run.outcome {
@@ -108,72 +150,80 @@ fn says(r: &mut Request, at: u8, toward: Rc<Toward>) -> LocalFuture<'_, bool> {
                 format!("{name}: handler return value: {returned}, {exit} exit code: {number}")
             }
         };
-        r.log(LogLevel::Debug, &text);
+        who.log(LogLevel::Debug, &text);
         is_good
-    })
+    }
 }
 
-fn put(
+fn put<S: weir_core::Session>(
     cf: &mut Cf,
     d: &Directive,
     place: fn(&mut LuaProxy) -> &mut Val<Option<u32>>,
 ) -> ConfResult {
-    let code = code::of(cf, d)?;
+    let code = code::of::<S>(cf, d)?;
     let number = cf.get::<LuaMain>().add(code);
     place(cf.get::<LuaProxy>()).once(d, Some(number))
+}
+
+const RUNS_ALWAYS: &str = "it runs whether the server asks for a certificate or not; a connection with one that code has chosen is not used again";
+
+/// The rows for sessions of a kind, in the places where these are passed on.
+macro_rules! rows {
+    ($session:ty, $contexts:expr, $flag_contexts:expr) => {
+        [
+            row(
+                "proxy_ssl_certificate_by_lua_block",
+                $contexts,
+                RowBody::Raw,
+                "Runs before a handshake with a server, and may choose the certificate that it is shown.",
+                |cf, d| put::<$session>(cf, d, |conf| &mut conf.certificate),
+            )
+            .note(RUNS_ALWAYS),
+            row(
+                "proxy_ssl_certificate_by_lua_file",
+                $contexts,
+                RowBody::Plain,
+                "The same with the code in a file.",
+                |cf, d| put::<$session>(cf, d, |conf| &mut conf.certificate),
+            )
+            .note(RUNS_ALWAYS),
+            row(
+                "proxy_ssl_verify_by_lua_block",
+                $contexts,
+                RowBody::Raw,
+                "Runs behind a handshake with a server, and may refuse the certificate that it has shown.",
+                |cf, d| put::<$session>(cf, d, |conf| &mut conf.verify),
+            ),
+            row(
+                "proxy_ssl_verify_by_lua_file",
+                $contexts,
+                RowBody::Plain,
+                "The same with the code in a file.",
+                |cf, d| put::<$session>(cf, d, |conf| &mut conf.verify),
+            ),
+            Row::new(
+                "lua_upstream_skip_openssl_default_verify",
+                $flag_contexts,
+                Arity::FLAG,
+                "off",
+                "Leaves the judgement of a server's chain to proxy_ssl_verify_by_lua alone; its name is looked at.",
+                set!(conf, skip_default, first::flag),
+            ),
+        ]
+    };
 }
 
 fn conf(cf: &mut Cf) -> &mut LuaProxy {
     cf.get()
 }
 
-static TABLE: [Row; 5] = [
-    row(
-        "proxy_ssl_certificate_by_lua_block",
-        Context::LOCATION,
-        RowBody::Raw,
-        "Runs before a handshake with a server, and may choose the certificate that it is shown.",
-        |cf, d| put(cf, d, |conf| &mut conf.certificate),
-    )
-    .note("it runs whether the server asks for a certificate or not; a connection with one that code has chosen is not used again"),
-    row(
-        "proxy_ssl_certificate_by_lua_file",
-        Context::LOCATION,
-        RowBody::Plain,
-        "The same with the code in a file.",
-        |cf, d| put(cf, d, |conf| &mut conf.certificate),
-    )
-    .note("it runs whether the server asks for a certificate or not; a connection with one that code has chosen is not used again"),
-    row(
-        "proxy_ssl_verify_by_lua_block",
-        Context::LOCATION,
-        RowBody::Raw,
-        "Runs behind a handshake with a server, and may refuse the certificate that it has shown.",
-        |cf, d| put(cf, d, |conf| &mut conf.verify),
-    ),
-    row(
-        "proxy_ssl_verify_by_lua_file",
-        Context::LOCATION,
-        RowBody::Plain,
-        "The same with the code in a file.",
-        |cf, d| put(cf, d, |conf| &mut conf.verify),
-    ),
-    Row::new(
-        "lua_upstream_skip_openssl_default_verify",
-        Context::LOCATION.or(Context::LIF),
-        Arity::FLAG,
-        "off",
-        "Leaves the judgement of a server's chain to proxy_ssl_verify_by_lua alone; its name is looked at.",
-        set!(conf, skip_default, first::flag),
-    ),
-];
+static TABLE: [Row; 5] = rows!(Request, Context::LOCATION, Context::LOCATION.or(Context::LIF));
 
-fn build(b: &mut Build<'_>) -> ConfResult {
-    let is_used = b.locations.iter().any(|slots| moments(slots) != 0);
-    if is_used {
-        b.main.get_mut::<Lent>().toward = Some(TowardCode { moments, says });
-    }
-    for slots in b.locations {
+static OF_STREAM: [Row; 5] = rows!(Session, Context::STREAM_SERVER, Context::STREAM_SERVER);
+
+/// Whether any of these places has code.
+fn is_used(places: &[Slots]) -> ConfResult<bool> {
+    for slots in places {
         let conf = slots.get::<LuaProxy>();
         if *conf.skip_default && conf.verify.is_none() {
             let text = "\"lua_upstream_skip_openssl_default_verify\" without \"proxy_ssl_verify_by_lua\" would trust anybody";
@@ -181,8 +231,31 @@ fn build(b: &mut Build<'_>) -> ConfResult {
             return Err(e.hint("remove it, or write code that judges".to_owned()));
         }
     }
+    Ok(places.iter().any(|slots| moments(slots) != 0))
+}
+
+fn build(b: &mut Build<'_>) -> ConfResult {
+    if is_used(b.locations)? {
+        b.main.get_mut::<Lent>().toward = Some(TowardCode { moments, says });
+    }
     Ok(())
 }
+
+fn build_stream(b: &mut weir_stream::Build<'_>) -> ConfResult {
+    if is_used(b.servers)? {
+        let code = toward::Code { moments, says: says_in_stream };
+        b.main.get_mut::<weir_stream::Lent>().toward = Some(code);
+    }
+    Ok(())
+}
+
+/// The same in sessions of `stream`.
+pub const STREAM: StreamModule = StreamModule {
+    rows: &OF_STREAM,
+    slots: &[SlotVtable::of::<LuaProxy>()],
+    build: Some(build_stream),
+    ..StreamModule::EMPTY
+};
 
 /// OpenResty's code in handshakes with servers.
 pub const MODULE: HttpModule = HttpModule {

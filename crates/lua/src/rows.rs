@@ -4,15 +4,17 @@ use crate::balancer;
 use crate::code;
 use crate::conf::{DictConf, LuaLoc, LuaMain};
 use crate::phases;
+use crate::site::Block;
 use std::rc::Rc;
 use std::sync::OnceLock;
 use weir_core::zones;
-use weir_core::Worker;
+use weir_core::{Session, Worker};
 use weir_dict::Dict;
 use weir_http::module::{Build, HttpModule};
+use weir_http::Request;
 use weir_module::{
     first, set, ArgsExt, Arity, Cf, ConfResult, Context, Diagnostic, Directive, Row, RowBody,
-    Setter, SlotVtable, Val,
+    Setter, SlotVtable, Slots, Val,
 };
 use weir_upstream::{Outgoing, Secures, SslRows};
 
@@ -41,6 +43,7 @@ macro_rules! by_lua {
         ]
     };
 }
+pub(crate) use by_lua;
 
 pub(crate) const fn row(
     name: &'static str,
@@ -56,14 +59,22 @@ pub(crate) const fn row(
     Row { name, contexts, arity, body, default: "", doc, note: "", is_once: false, set }
 }
 
-fn put(cf: &mut Cf, d: &Directive, place: fn(&mut LuaLoc) -> &mut Val<Option<u32>>) -> ConfResult {
-    let code = code::of(cf, d)?;
+pub(crate) fn put<S: Session>(
+    cf: &mut Cf,
+    d: &Directive,
+    place: fn(&mut LuaLoc) -> &mut Val<Option<u32>>,
+) -> ConfResult {
+    let code = code::of::<S>(cf, d)?;
     let number = cf.get::<LuaMain>().add(code);
     place(cf.get::<LuaLoc>()).once(d, Some(number))
 }
 
-fn put_main(cf: &mut Cf, d: &Directive, place: fn(&mut LuaMain) -> &mut Option<u32>) -> ConfResult {
-    let code = code::of(cf, d)?;
+pub(crate) fn put_main<S: Session>(
+    cf: &mut Cf,
+    d: &Directive,
+    place: fn(&mut LuaMain) -> &mut Option<u32>,
+) -> ConfResult {
+    let code = code::of::<S>(cf, d)?;
     let main = cf.get::<LuaMain>();
     let number = main.add(code);
     match place(main).replace(number) {
@@ -73,7 +84,7 @@ fn put_main(cf: &mut Cf, d: &Directive, place: fn(&mut LuaMain) -> &mut Option<u
 }
 
 fn put_content(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let code = code::of(cf, d)?;
+    let code = code::of::<Request>(cf, d)?;
     let number = cf.get::<LuaMain>().add(code);
     match cf.get::<LuaLoc>().content.replace(number) {
         None => Ok(()),
@@ -83,48 +94,52 @@ fn put_content(cf: &mut Cf, d: &Directive) -> ConfResult {
 
 const INIT: [Row; 3] =
     by_lua!("init", Context::HTTP, "Runs when a worker's Lua state begins.", |cf, d| {
-        put_main(cf, d, |main| &mut main.init)
+        put_main::<Request>(cf, d, |main| &mut main.init)
     });
 const INIT_WORKER: [Row; 3] = by_lua!(
     "init_worker",
     Context::HTTP,
     "Runs when a worker begins to serve by the configuration.",
-    |cf, d| { put_main(cf, d, |main| &mut main.init_worker) }
+    |cf, d| { put_main::<Request>(cf, d, |main| &mut main.init_worker) }
 );
 const EXIT_WORKER: [Row; 3] =
     by_lua!("exit_worker", Context::HTTP, "Runs when a worker ends.", |cf, d| {
-        put_main(cf, d, |main| &mut main.exit_worker)
+        put_main::<Request>(cf, d, |main| &mut main.exit_worker)
     });
 const SERVER_REWRITE: [Row; 3] =
     by_lua!("server_rewrite", Context::HS, "Runs before the location is looked for.", |cf, d| {
-        put(cf, d, |loc| &mut loc.server_rewrite)
+        put::<Request>(cf, d, |loc| &mut loc.server_rewrite)
     });
 const REWRITE: [Row; 3] =
     by_lua!("rewrite", LOC, "Runs in the rewrite phase, behind the rewrite module.", |cf, d| {
-        put(cf, d, |loc| &mut loc.rewrite)
+        put::<Request>(cf, d, |loc| &mut loc.rewrite)
     });
 const ACCESS: [Row; 3] = by_lua!("access", LOC, "Runs in the access phase.", |cf, d| {
-    put(cf, d, |loc| &mut loc.access)
+    put::<Request>(cf, d, |loc| &mut loc.access)
 });
 const PRECONTENT: [Row; 3] =
     by_lua!("precontent", LOC, "Runs before the content phase.", |cf, d| {
-        put(cf, d, |loc| &mut loc.precontent)
+        put::<Request>(cf, d, |loc| &mut loc.precontent)
     });
 const BY_CONTENT: [Row; 3] = by_lua!("content", CONTENT, "Makes the answer.", put_content);
 const HEADER_FILTER: [Row; 3] =
     by_lua!("header_filter", LOC, "Runs before the answer's header leaves.", |cf, d| {
-        put(cf, d, |loc| &mut loc.header_filter)
+        put::<Request>(cf, d, |loc| &mut loc.header_filter)
     });
 const BODY_FILTER: [Row; 3] =
     by_lua!("body_filter", LOC, "Runs for each piece of the answer's body.", |cf, d| {
-        put(cf, d, |loc| &mut loc.body_filter)
+        put::<Request>(cf, d, |loc| &mut loc.body_filter)
     });
 const LOG: [Row; 3] = by_lua!("log", LOC, "Runs when the request is over.", |cf, d| {
-    put(cf, d, |loc| &mut loc.log)
+    put::<Request>(cf, d, |loc| &mut loc.log)
 });
 
-const BALANCER: [Row; 3] =
-    by_lua!("balancer", Context::UPSTREAM, "Chooses the server before each try.", balancer::set);
+const BALANCER: [Row; 3] = by_lua!(
+    "balancer",
+    Context::UPSTREAM,
+    "Chooses the server before each try.",
+    balancer::set::<Request>
+);
 
 const SET: [Row; 3] = [
     Row::new(
@@ -192,10 +207,12 @@ fn replace(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
 
 /// A dictionary is a zone of its own kind.
 const DICT: &str = "lua_shared_dict";
+/// One of `stream` is another than that of `http` with the same name.
+pub(crate) const DICT_OF_STREAM: &str = "lua_shared_dict of stream";
 /// The least that OpenResty takes.
 const DICT_MIN_BYTES: u64 = 8 * 1024;
 
-fn set_dict(cf: &mut Cf, d: &Directive) -> ConfResult {
+pub(crate) fn set_dict(cf: &mut Cf, d: &Directive, kind: &'static str) -> ConfResult {
     let (name, size) = (d.arg(0).to_vec(), d.size(1)?);
     if size < DICT_MIN_BYTES {
         let shown = String::from_utf8_lossy(d.arg(1)).into_owned();
@@ -205,40 +222,52 @@ fn set_dict(cf: &mut Cf, d: &Directive) -> ConfResult {
         let shown = String::from_utf8_lossy(&name).into_owned();
         return Err(d.bad(0, format!("lua_shared_dict \"{shown}\" is already defined")));
     }
-    zones::declare(cf, d, 0, &name, DICT, size)?;
-    main(cf).dicts.push(DictConf { name, size, dict: OnceLock::new() });
+    let zone = if kind == DICT { name.clone() } else { [b"stream ", &name[..]].concat() };
+    zones::declare(cf, d, 0, &zone, kind, size)?;
+    main(cf).dicts.push(DictConf { name, kind, size, dict: OnceLock::new() });
     Ok(())
 }
 
-/// Dictionaries of an earlier configuration go on under the same name and size.
-fn build(b: &mut Build) -> ConfResult {
-    for dict in &b.main.get::<LuaMain>().dicts {
+/// Makes what a block has of its own; whether it has code. Dictionaries of an earlier configuration go on under the
+/// same name and size.
+pub(crate) fn build_main(main: &Slots) -> ConfResult<bool> {
+    let main = main.get::<LuaMain>();
+    for dict in &main.dicts {
         let make = || Dict::named(dict.size, dict.name.len());
-        let made = zones::attach(DICT, &dict.name, dict.size, |_| Ok(()), make)?;
+        let made = zones::attach(dict.kind, &dict.name, dict.size, |_| Ok(()), make)?;
         // There is nobody else who sets it.
         let _ = dict.dict.set(made);
     }
-    let main = b.main.get::<LuaMain>();
     if !main.is_used {
-        return Ok(());
+        return Ok(false);
     }
     // A worker could not begin with it.
     if let Some(code) = main.init.and_then(|n| main.codes.get(n as usize)) {
         code.check("init_by_lua").map_err(Diagnostic::emerg)?;
     }
-    for loc in weir_module::distinct::<LuaLoc>(b.locations) {
-        if loc.ssl.varies() {
-            let text =
-                "\"lua_ssl_certificate\" and its key have variables, which sockets cannot have";
-            return Err(Diagnostic::emerg(text.to_owned()));
+    Ok(true)
+}
+
+/// What sockets of code that stands there need.
+pub(crate) fn build_site(loc: &LuaLoc, cf: &mut Cf) -> ConfResult {
+    if loc.ssl.varies() {
+        let text = "\"lua_ssl_certificate\" and its key have variables, which sockets cannot have";
+        return Err(Diagnostic::emerg(text.to_owned()));
+    }
+    loc.ssl.build(cf, "lua_ssl", false)
+}
+
+fn build(b: &mut Build) -> ConfResult {
+    if build_main(b.main)? {
+        for loc in weir_module::distinct::<LuaLoc>(b.locations) {
+            build_site(loc, b.cf)?;
         }
-        loc.ssl.build(b.cf, "lua_ssl", false)?;
     }
     Ok(())
 }
 
-const SETTINGS: &[Row] = &[
-    Row::new("lua_shared_dict", Context::HTTP, Arity::TWO, "", "A dictionary that all workers share: NAME SIZE; it outlives a reload.", set_dict),
+pub(crate) const SETTINGS: &[Row] = &[
+    Row::new("lua_shared_dict", Context::HTTP, Arity::TWO, "", "A dictionary that all workers share: NAME SIZE; it outlives a reload.", |cf, d| set_dict(cf, d, DICT)),
     Row::new("lua_package_path", Context::HTTP, Arity::ONE, "", "Where require looks for modules; \"$prefix\" is the server's prefix, \";;\" the usual places.", set_path),
     Row::new("lua_package_cpath", Context::HTTP, Arity::ONE, "", "Where require looks for modules in C.", set_path),
     Row::new("lua_code_cache", LOC, Arity::FLAG, "on", "Whether code is compiled once; with off each request has a Lua state of its own, for who writes code.", |cf, d| {
@@ -298,7 +327,7 @@ impl Secures for Tls {
 }
 
 /// Those of them that there are here, by their places.
-const OF_TLS: [usize; 8] = [1, 2, 6, 7, 8, 9, 10, 13];
+pub(crate) const OF_TLS: [usize; 8] = [1, 2, 6, 7, 8, 9, 10, 13];
 
 const ALL: usize = 13 * 3 + SETTINGS.len() + OF_TLS.len();
 
@@ -344,7 +373,7 @@ fn prepare(cf: &mut Cf) -> ConfResult {
 }
 
 fn serves(worker: &Rc<Worker>, _: usize) {
-    phases::begin_worker(worker);
+    phases::begin_worker(worker, Block::Http);
 }
 
 /// Code that runs before the modules of its phase.

@@ -1,10 +1,10 @@
 //! Runs: one entry point's code from its beginning to its end, and what it waits for meanwhile.
 
 use crate::api::capture::Given;
-use crate::api::socket::Socks;
+use crate::api::socket::{Sock, Socks};
 use crate::border::Thread;
-use crate::conf::LuaLoc;
 use crate::machine::{code, State};
+use crate::site::{Site, Who};
 use crate::ssl::Moment;
 use crate::vm::{self, enter, Vm};
 use std::cell::RefCell;
@@ -13,11 +13,12 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use weir_core::logger::LogLevel;
-use weir_core::{ConnError, LocalFuture, Session};
+use weir_core::{ConnError, Connection, LocalFuture};
 use weir_http::body::{self, BodyError};
-use weir_http::generation::Location;
 use weir_http::lent::Toward;
 use weir_http::{ClientWatch, Request};
+use weir_runtime::clock;
+use weir_stream::Session;
 use weir_upstream::balancer::Balancing;
 
 /// Where code runs, as bits.
@@ -42,11 +43,14 @@ pub(crate) mod context {
     pub(crate) const INIT: u32 = 1 << 17;
     pub(crate) const PROXY_SSL_CERT: u32 = 1 << 18;
     pub(crate) const PROXY_SSL_VERIFY: u32 = 1 << 19;
+    /// Of `stream`.
+    pub(crate) const PREREAD: u32 = 1 << 20;
 
     /// Everywhere.
     pub(crate) const ANY: u32 = u32::MAX;
     /// Phases that may wait.
-    pub(crate) const HANDLERS: u32 = REWRITE | ACCESS | CONTENT | SERVER_REWRITE | PRECONTENT;
+    pub(crate) const HANDLERS: u32 =
+        REWRITE | ACCESS | CONTENT | SERVER_REWRITE | PRECONTENT | PREREAD;
     /// Handshakes with clients, and those of their phases that may wait.
     pub(crate) const SSL: u32 = SSL_WAITING | SSL_STORE;
     pub(crate) const SSL_WAITING: u32 = SSL_CERT | SSL_FETCH | SSL_HELLO | PROXY_SSL;
@@ -72,6 +76,7 @@ pub(crate) mod context {
         (SERVER_REWRITE, "server_rewrite", "server_rewrite_by_lua*"),
         (EXIT_WORKER, "exit_worker", "exit_worker_by_lua*"),
         (PRECONTENT, "precontent", "precontent_by_lua*"),
+        (PREREAD, "preread", "preread_by_lua*"),
         (INIT, "init", "init_by_lua*"),
         (PROXY_SSL_CERT, "proxy_ssl_cert", "proxy_ssl_certificate_by_lua*"),
         (PROXY_SSL_VERIFY, "proxy_ssl_verify", "proxy_ssl_verify_by_lua*"),
@@ -122,6 +127,10 @@ pub(crate) enum WaitFor {
     Piece(u64),
     /// Until the client has taken all but so many bytes.
     Drain(u64),
+    /// Until so many of the first bytes of a session are there.
+    Peek(usize),
+    /// For TLS on a session's connection, of which so much has been read, until then (monotonic ms).
+    Secure(Rc<[u8]>, u64),
 }
 
 /// A word from one run to another.
@@ -148,11 +157,13 @@ impl Told {
     }
 }
 
-/// What needs the request while it is waited for.
+/// What needs the request, or the session, while it is waited for.
 enum OfRequest {
     Body,
     Piece(u64),
     Drain(u64),
+    Peek(usize),
+    Secure(Rc<[u8]>, u64),
 }
 
 struct Wait {
@@ -221,8 +232,8 @@ pub(crate) struct Run {
     pub parts: Vec<(u32, Asked)>,
     /// Of a run without a request, what lines of the log say of the one that began it.
     pub origin: Rc<[u8]>,
-    /// Of a run without a request, the location of the code that has begun it.
-    pub loc: Option<Rc<Location>>,
+    /// Of a run without a request, where the code stands that has begun it.
+    pub site: Option<Site>,
     /// The handshake that it is about.
     pub moment: Option<Rc<Moment>>,
     /// The same, of one with a server.
@@ -265,7 +276,7 @@ impl Run {
             result: None,
             parts: Vec::new(),
             origin: Rc::default(),
-            loc: None,
+            site: None,
             moment: None,
             toward: None,
             balancing: None,
@@ -281,6 +292,14 @@ impl Run {
             has_ctx: false,
             waits: Vec::new(),
         }
+    }
+
+    /// A socket is this run's, by that number.
+    pub(crate) fn keep_sock(&mut self, id: u32, sock: Sock) {
+        if self.socks.is_empty() {
+            self.vm.with_socks.borrow_mut().insert(self.id);
+        }
+        self.socks.insert(id, Rc::new(RefCell::new(sock)));
     }
 
     /// A number for something that is waited for from now on.
@@ -302,8 +321,8 @@ impl Run {
     }
 
     /// Begins the code of that number.
-    pub(crate) fn begin(&mut self, r: Option<&mut Request>, code: u32) -> Step {
-        vm::begin(r, self, code)
+    pub(crate) fn begin(&mut self, who: Who<'_>, code: u32) -> Step {
+        vm::begin(who, self, code)
     }
 
     /// What of the waits has come, without those that need the request.
@@ -312,7 +331,11 @@ impl Run {
             let ready = match &mut self.waits[at].what {
                 WaitFor::Future(future) => future.as_mut().poll(cx),
                 WaitFor::Told(told) => told.poll(cx),
-                WaitFor::Body | WaitFor::Piece(_) | WaitFor::Drain(_) => Poll::Pending,
+                WaitFor::Body
+                | WaitFor::Piece(_)
+                | WaitFor::Drain(_)
+                | WaitFor::Peek(_)
+                | WaitFor::Secure(..) => Poll::Pending,
             };
             if let Poll::Ready(reply) = ready {
                 return Poll::Ready((self.waits.remove(at).id, reply));
@@ -322,15 +345,10 @@ impl Run {
     }
 
     /// What comes next, or that the client has gone, where somebody wants to know.
-    async fn next_or_gone(&mut self, r: Option<&mut Request>) -> Option<(u32, Reply)> {
-        let watches = r
-            .as_deref()
-            .is_some_and(|r| !self.is_gone && *r.loc().conf::<LuaLoc>().check_client_abort);
-        let (true, Some(request)) = (watches, r.as_deref()) else {
-            return Some(self.next(r).await);
-        };
-        let mut watch = ClientWatch::new(request, false);
-        let mut next = pin!(self.next(r));
+    async fn next_or_gone(&mut self, who: Who<'_>) -> Option<(u32, Reply)> {
+        let watch = if self.is_gone { None } else { Watch::of(&who) };
+        let Some(mut watch) = watch else { return Some(self.next(who).await) };
+        let mut next = pin!(self.next(who));
         poll_fn(|cx| match next.as_mut().poll(cx) {
             Poll::Ready(found) => Poll::Ready(Some(found)),
             Poll::Pending if watch.is_gone(cx) => Poll::Ready(None),
@@ -339,22 +357,33 @@ impl Run {
         .await
     }
 
-    async fn next(&mut self, r: Option<&mut Request>) -> (u32, Reply) {
-        let of_request = |w: &Wait| match w.what {
-            WaitFor::Body => Some((w.id, OfRequest::Body)),
-            WaitFor::Piece(ms) => Some((w.id, OfRequest::Piece(ms))),
-            WaitFor::Drain(leave) => Some((w.id, OfRequest::Drain(leave))),
-            _ => None,
+    async fn next(&mut self, who: Who<'_>) -> (u32, Reply) {
+        let of_request = |w: &Wait| {
+            let what = match &w.what {
+                WaitFor::Body => OfRequest::Body,
+                WaitFor::Piece(ms) => OfRequest::Piece(*ms),
+                WaitFor::Drain(leave) => OfRequest::Drain(*leave),
+                WaitFor::Peek(bytes) => OfRequest::Peek(*bytes),
+                WaitFor::Secure(read, deadline) => OfRequest::Secure(Rc::clone(read), *deadline),
+                WaitFor::Future(_) | WaitFor::Told(_) => return None,
+            };
+            Some((w.id, what))
         };
         let first = self.waits.iter().find_map(of_request);
-        let (Some((id, what)), Some(r)) = (first, r) else {
+        let Some((id, what)) = first else {
             return poll_fn(|cx| self.poll(cx)).await;
         };
         let mut of_request = pin!(async {
-            match what {
-                OfRequest::Body => read_body(r).await,
-                OfRequest::Piece(ms) => read_piece(r, ms).await,
-                OfRequest::Drain(leave) => drain(r, leave).await,
+            match (what, who) {
+                (OfRequest::Body, Who::Request(r)) => read_body(r).await,
+                (OfRequest::Piece(ms), Who::Request(r)) => read_piece(r, ms).await,
+                (OfRequest::Drain(leave), Who::Request(r)) => drain(r, leave).await,
+                (OfRequest::Peek(bytes), Who::Session(s)) => peek(s, bytes).await,
+                (OfRequest::Secure(read, deadline), Who::Session(s)) => {
+                    secure(s, &read, deadline).await
+                }
+                // Nobody asks for these elsewhere.
+                _ => std::future::pending().await,
             }
         });
         let done = poll_fn(|cx| match self.poll(cx) {
@@ -367,29 +396,28 @@ impl Run {
     }
 
     /// The client is gone: the code that was given for that runs, or the request ends.
-    fn client_goes(&mut self, mut r: Option<&mut Request>) -> Step {
+    fn client_goes(&mut self, who: Who<'_>) -> Step {
         self.is_gone = true;
-        if let Some(r) = r.as_deref_mut() {
-            r.log(LogLevel::Info, "client prematurely closed connection");
-        }
+        let stream = if matches!(who, Who::Session(_)) { "stream " } else { "" };
+        who.log(LogLevel::Info, &format!("{stream}client prematurely closed connection"));
         if self.has_abort {
-            return enter(r, self, entry::ABORT, 0.0);
+            return enter(who, self, entry::ABORT, 0.0);
         }
         self.outcome = Outcome::Exit(499);
         Step::Ended
     }
 
     /// Goes on until the run has ended.
-    pub(crate) async fn drive(&mut self, mut r: Option<&mut Request>) {
+    pub(crate) async fn drive(&mut self, mut who: Who<'_>) {
         loop {
-            let Some((id, reply)) = self.next_or_gone(r.as_deref_mut()).await else {
-                if self.client_goes(r.as_deref_mut()) == Step::Ended {
+            let Some((id, reply)) = self.next_or_gone(who.again()).await else {
+                if self.client_goes(who.again()) == Step::Ended {
                     return;
                 }
                 continue;
             };
             self.vm.told.borrow_mut().remove(&id);
-            if vm::wake(r.as_deref_mut(), self, id, reply) == Step::Ended {
+            if vm::wake(who.again(), self, id, reply) == Step::Ended {
                 return;
             }
         }
@@ -401,11 +429,39 @@ impl Drop for Run {
         if let Some(thread) = self.thread.take() {
             self.vm.release(thread);
         }
+        if !self.socks.is_empty() {
+            self.vm.with_socks.borrow_mut().remove(&self.id);
+        }
         if self.is_scheduled {
             self.vm.forget(entry::DROP, self.id);
         }
         if self.has_ctx {
             self.vm.forget(entry::FREE, self.id.wrapping_neg());
+        }
+    }
+}
+
+/// Whether the client goes while something is waited for.
+enum Watch {
+    Request(ClientWatch),
+    Session(Rc<Connection>, bool),
+}
+
+impl Watch {
+    /// Nothing where nobody wants to know.
+    fn of(who: &Who<'_>) -> Option<Watch> {
+        match who {
+            _ if !who.checks_abort() => None,
+            Who::Request(r) => Some(Watch::Request(ClientWatch::new(r, false))),
+            Who::Session(s) => Some(Watch::Session(Rc::clone(s.conn()), true)),
+            Who::Nobody => None,
+        }
+    }
+
+    fn is_gone(&mut self, cx: &mut Context<'_>) -> bool {
+        match self {
+            Watch::Request(watch) => watch.is_gone(cx),
+            Watch::Session(conn, watching) => conn.poll_gone(cx, watching),
         }
     }
 }
@@ -427,6 +483,21 @@ async fn read_piece(r: &mut Request, ms: u64) -> Reply {
         Some(Ok(None)) => Reply::fail("closed"),
         Some(Err(BodyError::Status(408))) => Reply::fail("timeout"),
         Some(Err(_)) => Reply::fail("client aborted"),
+    }
+}
+
+async fn peek(s: &mut Session, bytes: usize) -> Reply {
+    match s.peek(bytes).await {
+        Ok(()) => Reply { code: code::TEXT, x: 0.0, text: s.buf[..bytes].to_vec() },
+        Err(status) => Reply { code: code::NUMBER, x: f64::from(status), text: Vec::new() },
+    }
+}
+
+async fn secure(s: &mut Session, read: &[u8], deadline: u64) -> Reply {
+    match s.secure(read.to_vec(), deadline).await {
+        Ok(()) => Reply::ok(),
+        Err(()) if clock::mono_ms() >= deadline => Reply::fail("timeout"),
+        Err(()) => Reply::fail("handshake failed"),
     }
 }
 

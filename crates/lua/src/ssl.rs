@@ -7,25 +7,29 @@ use crate::code;
 use crate::conf::{LuaLoc, LuaMain};
 use crate::rows::row;
 use crate::run::{context, Outcome, Run, Step};
+use crate::site::{came_by, Block, Site, Who};
 use crate::vm::Vm;
 use std::rc::Rc;
-use weir_core::generation::WorkerGen;
+use std::sync::Arc;
+use weir_core::block::Place;
+use weir_core::generation::{Virtual, WorkerGen};
 use weir_core::logger::LogLevel;
 use weir_core::tls::code::{moment, Code, Shake};
 use weir_core::{Connection, LocalFuture};
 use weir_http::conf::CoreSrv;
-use weir_http::generation::{Http, Location};
+use weir_http::generation::Http;
 use weir_http::module::{Build, HttpModule};
+use weir_http::Request;
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive,
-    Level, Row, RowBody, SlotVtable, Val,
+    Level, Row, RowBody, SlotVtable, Slots, Val,
 };
 
 /// Code of a server's handshakes, by its number.
 #[derive(Default)]
-struct LuaSrv {
-    hello: Val<Option<u32>>,
-    certificate: Val<Option<u32>>,
+pub(crate) struct LuaSrv {
+    pub(crate) hello: Val<Option<u32>>,
+    pub(crate) certificate: Val<Option<u32>>,
     fetch: Val<Option<u32>>,
     store: Val<Option<u32>>,
 }
@@ -106,27 +110,48 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    fn loc(&self) -> Rc<Location> {
-        let http = Http::of(&self.gen);
-        Rc::clone(http.location(http.server(self.server).location))
+    fn block(&self) -> Block {
+        match self.conn.protocol() {
+            "stream" => Block::Stream,
+            _ => Block::Http,
+        }
     }
 
-    /// What stands behind lines of the log.
-    fn origin(&self) -> Rc<[u8]> {
-        let mut text = b", client: ".to_vec();
-        text.extend_from_slice(self.conn.client_text());
-        text.extend_from_slice(b", server: ");
-        let (gen, listen) = self.conn.came_by();
-        if let Some(listen) = gen.shared.listens.get(listen) {
-            text.extend_from_slice(listen.addr.to_string().as_bytes());
+    fn site(&self) -> Site {
+        match self.block() {
+            Block::Stream => Site::Server(Arc::clone(self.virtual_server())),
+            Block::Http => {
+                let http = Http::of(&self.gen);
+                Site::Location(Rc::clone(http.location(http.server(self.server).location)))
+            }
         }
-        text.into()
+    }
+
+    fn virtual_server(&self) -> &Arc<Virtual> {
+        self.conn.server(&self.gen.shared, self.server)
+    }
+
+    /// The server's code at that moment, and the name it has.
+    fn code(&self, at: u8) -> Result<u32, Vec<u8>> {
+        match self.block() {
+            Block::Stream => {
+                let server = self.virtual_server();
+                let name = || server.conf::<Place>().reached.primary_name.to_vec();
+                server.conf::<LuaSrv>().code(at).ok_or_else(name)
+            }
+            Block::Http => {
+                let http = Http::of(&self.gen);
+                let server = http.server(self.server);
+                let name = || server.core.reached.primary_name.to_vec();
+                server.conf::<LuaSrv>().code(at).ok_or_else(name)
+            }
+        }
     }
 
     fn debug(&self, text: impl FnOnce() -> String) {
-        let loc = self.loc();
-        if loc.error_log.enabled(LogLevel::Debug) {
-            loc.error_log.log(LogLevel::Debug, Some(self.conn.serial), text().as_bytes());
+        let site = self.site();
+        if site.error_log().enabled(LogLevel::Debug) {
+            site.error_log().log(LogLevel::Debug, Some(self.conn.serial), text().as_bytes());
         }
     }
 }
@@ -173,24 +198,25 @@ async fn run(at: Moment, words: &'static Words) -> bool {
     }
     at.debug(|| "reusable connection: 0".to_owned());
     at.debug(|| format!("{before}: connection reusable: 0"));
-    let http = Http::of(&at.gen);
-    let server = http.server(at.server);
-    let Some(code) = server.conf::<LuaSrv>().code(words.at) else {
-        let shown = String::from_utf8_lossy(&server.core.reached.primary_name).into_owned();
-        let text = format!("no {name}* defined in server {shown}");
-        at.conn.log(LogLevel::Alert, text.as_bytes());
-        return false;
+    let code = match at.code(words.at) {
+        Ok(code) => code,
+        Err(name_of_server) => {
+            let shown = String::from_utf8_lossy(&name_of_server);
+            let text = format!("no {name}* defined in server {shown}");
+            at.conn.log(LogLevel::Alert, text.as_bytes());
+            return false;
+        }
     };
-    let vm = Vm::of(&at.conn.worker, &at.gen.shared);
+    let vm = Vm::of(&at.conn.worker, &at.gen.shared, at.block());
     let at = Rc::new(at);
     let mut run = Run::new(&vm, words.context);
-    run.loc = Some(at.loc());
-    run.origin = at.origin();
+    run.site = Some(at.site());
+    run.origin = came_by(&at.conn, at.conn.client_text());
     run.moment = Some(Rc::clone(&at));
-    let has_waited = run.begin(None, code) == Step::Waits;
+    let has_waited = run.begin(Who::Nobody, code) == Step::Waits;
     if has_waited {
         let mut waiting = Waiting { at: &at, words, is_done: false };
-        run.drive(None).await;
+        run.drive(Who::Nobody).await;
         waiting.is_done = true;
     }
     // Nothing comes of what code says when sessions are stored.
@@ -212,49 +238,59 @@ async fn run(at: Moment, words: &'static Words) -> bool {
     is_good
 }
 
-fn put(cf: &mut Cf, d: &Directive, place: fn(&mut LuaSrv) -> &mut Val<Option<u32>>) -> ConfResult {
-    let code = code::of(cf, d)?;
+pub(crate) fn put<S: weir_core::Session>(
+    cf: &mut Cf,
+    d: &Directive,
+    place: fn(&mut LuaSrv) -> &mut Val<Option<u32>>,
+) -> ConfResult {
+    let code = code::of::<S>(cf, d)?;
     let number = cf.get::<LuaMain>().add(code);
     place(cf.get::<LuaSrv>()).once(d, Some(number))
 }
 
 /// The forms of a directive, in a block and in a file.
-macro_rules! by_lua {
-    ($name:literal, $contexts:expr, $doc:literal, $place:ident) => {
+macro_rules! handshake_by_lua {
+    ($session:ty, $name:literal, $contexts:expr, $doc:literal, $place:ident) => {
         [
             row(concat!($name, "_by_lua_block"), $contexts, RowBody::Raw, $doc, |cf, d| {
-                put(cf, d, |srv| &mut srv.$place)
+                crate::ssl::put::<$session>(cf, d, |srv| &mut srv.$place)
             }),
             row(
                 concat!($name, "_by_lua_file"),
                 $contexts,
                 RowBody::Plain,
                 concat!($doc, " The code is in a file."),
-                |cf, d| put(cf, d, |srv| &mut srv.$place),
+                |cf, d| crate::ssl::put::<$session>(cf, d, |srv| &mut srv.$place),
             ),
         ]
     };
 }
 
-const HELLO: [Row; 2] = by_lua!(
+pub(crate) use handshake_by_lua;
+
+const HELLO: [Row; 2] = handshake_by_lua!(
+    Request,
     "ssl_client_hello",
     Context::HS,
     "Runs when a client's hello is there, at the address's default server.",
     hello
 );
-const CERTIFICATE: [Row; 2] = by_lua!(
+const CERTIFICATE: [Row; 2] = handshake_by_lua!(
+    Request,
     "ssl_certificate",
     Context::HS,
     "Runs when a handshake needs a certificate, and may choose it.",
     certificate
 );
-const FETCH: [Row; 2] = by_lua!(
+const FETCH: [Row; 2] = handshake_by_lua!(
+    Request,
     "ssl_session_fetch",
     Context::HTTP,
     "Runs when a client wants to go on with a session of TLS 1.2 that it names.",
     fetch
 );
-const STORE: [Row; 2] = by_lua!(
+const STORE: [Row; 2] = handshake_by_lua!(
+    Request,
     "ssl_session_store",
     Context::HTTP,
     "Runs when there is a session of TLS 1.2 that may be gone on with later.",
@@ -262,7 +298,7 @@ const STORE: [Row; 2] = by_lua!(
 );
 
 /// Beside the directives of sockets' TLS that all have who speak to servers.
-const KEY_LOG: Row = Row::new(
+pub(crate) const KEY_LOG: Row = Row::new(
     "lua_ssl_key_log",
     Context::HSL.or(Context::LIF),
     Arity::ONE,
@@ -299,6 +335,13 @@ fn build(b: &mut Build<'_>) -> ConfResult {
         core.base.code = (moments != 0).then_some(Code { moments, says });
     }
     Ok(())
+}
+
+/// A server of `stream` gets its code, once its TLS is made. One without TLS may have inherited some, which does not run.
+pub(crate) fn build_server(slots: &mut Slots) {
+    let moments = slots.get::<LuaSrv>().moments();
+    let base = &mut slots.get_mut::<Place>().base;
+    base.code = (moments != 0 && base.tls.is_some()).then_some(Code { moments, says });
 }
 
 /// OpenResty's code in handshakes.

@@ -1,34 +1,40 @@
-//! Lua states: one for each worker and generation.
+//! Lua states: one for each worker, generation and block (`http`, `stream`) that has code.
 
 use crate::api::pool::Pools;
 use crate::api::regex::Compiled;
 use crate::api::ssl_client::Sessions;
 use crate::border::{Engine, Thread};
-use crate::conf::{LuaLoc, LuaMain};
+use crate::conf::{DictConf, LuaLoc, LuaMain};
 use crate::crossing::{kept, Failure, Values, Went};
 use crate::machine::State;
 use crate::run::{context, entry, Outcome, Reply, Run, Step, Told};
+use crate::site::{Block, Who};
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use weir_core::generation::Generation;
 use weir_core::logger::LogLevel;
-use weir_core::{Session, Worker};
+use weir_core::session::Part as _;
+use weir_core::{Session as _, Worker};
 use weir_dict::Dict;
 use weir_http::generation::HttpConf;
 use weir_http::Request;
+use weir_stream::{Session, StreamConf};
 
 /// A state of Lua's, and what goes with it.
 pub(crate) struct Vm {
     engine: OnceCell<Engine>,
     pub worker: Weak<Worker>,
     pub gen: Arc<Generation>,
+    pub block: Block,
     numbers: Cell<u32>,
     /// Runs and requests that are over, which Lua has not been told of.
     over: RefCell<Vec<(i32, u32)>>,
     /// Who waits to be told something, by the waits' numbers.
     pub told: RefCell<HashMap<u32, Rc<Told>>>,
+    /// Runs that have made sockets.
+    pub with_socks: RefCell<HashSet<u32>>,
     /// The dictionaries, in the order of the configuration.
     pub dicts: Vec<Arc<Dict>>,
     /// Connections that are kept.
@@ -57,13 +63,12 @@ const PRELUDE: &str = include_str!("lua/prelude.lua");
 
 impl Vm {
     /// The one of a worker for its generation, which is begun when it is first asked for.
-    pub(crate) fn of(worker: &Rc<Worker>, gen: &Arc<Generation>) -> Rc<Vm> {
-        let vms = worker.local::<Vms>();
-        let found = vms.0.borrow().iter().find(|vm| vm.gen.number == gen.number).map(Rc::clone);
-        if let Some(found) = found {
+    pub(crate) fn of(worker: &Rc<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
+        if let Some(found) = Vm::known(worker, gen.number, block) {
             return found;
         }
-        let fresh = Vm::new(worker, gen);
+        let vms = worker.local::<Vms>();
+        let fresh = Vm::new(worker, gen, block);
         vms.0.borrow_mut().push(Rc::clone(&fresh));
         fresh.begin();
         fresh
@@ -73,32 +78,55 @@ impl Vm {
     #[inline]
     pub(crate) fn of_request(r: &mut Request) -> Rc<Vm> {
         if *r.loc().conf::<LuaLoc>().code_cache {
-            return Vm::of(&r.conn().worker, &r.gen().core);
+            return Vm::of(&r.conn().worker, &r.gen().core, Block::Http);
         }
         if let Some(own) = r.ctx_ref::<Own>() {
             return Rc::clone(&own.0);
         }
         let (worker, gen) = (Rc::clone(&r.conn().worker), Arc::clone(&r.gen().core));
-        let fresh = Vm::new(&worker, &gen);
+        let fresh = Vm::own(&worker, &gen, Block::Http);
         r.set_ctx(Own(Rc::clone(&fresh)));
-        let vms = worker.local::<Vms>();
-        let mut own = vms.1.borrow_mut();
-        own.retain(|vm| vm.strong_count() > 0);
-        own.push(Rc::downgrade(&fresh));
-        drop(own);
         fresh.begin();
         fresh
     }
 
-    fn new(worker: &Rc<Worker>, gen: &Arc<Generation>) -> Rc<Vm> {
+    /// The one that a session's code runs in.
+    pub(crate) fn of_session(s: &mut Session) -> Rc<Vm> {
+        let (worker, gen) = (Rc::clone(&s.conn().worker), Arc::clone(s.part().core()));
+        if *s.base().conf::<LuaLoc>().code_cache {
+            return Vm::of(&worker, &gen, Block::Stream);
+        }
+        if let Some(own) = s.ctx_ref::<Own>() {
+            return Rc::clone(&own.0);
+        }
+        let fresh = Vm::own(&worker, &gen, Block::Stream);
+        s.set_ctx(Own(Rc::clone(&fresh)));
+        fresh.begin();
+        fresh
+    }
+
+    /// One that goes with what it was made for.
+    fn own(worker: &Rc<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
+        let fresh = Vm::new(worker, gen, block);
+        let vms = worker.local::<Vms>();
+        let mut own = vms.1.borrow_mut();
+        own.retain(|vm| vm.strong_count() > 0);
+        own.push(Rc::downgrade(&fresh));
+        fresh
+    }
+
+    fn new(worker: &Rc<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
+        let confs = main_of(gen, block).map(|main| main.dicts.as_slice()).unwrap_or_default();
         Rc::new(Vm {
             engine: OnceCell::new(),
             worker: Rc::downgrade(worker),
             gen: Arc::clone(gen),
+            block,
             numbers: Cell::new(0),
             over: RefCell::default(),
             told: RefCell::default(),
-            dicts: dicts_of(gen),
+            with_socks: RefCell::default(),
+            dicts: dicts_of(confs),
             pools: Pools::default(),
             sessions: Sessions::default(),
             compiled: Compiled::default(),
@@ -109,10 +137,11 @@ impl Vm {
         })
     }
 
-    /// The one of that generation, if it has begun.
-    pub(crate) fn known(worker: &Worker, number: u64) -> Option<Rc<Vm>> {
+    /// The one of that generation and block, if it has begun.
+    pub(crate) fn known(worker: &Worker, number: u64, block: Block) -> Option<Rc<Vm>> {
         let vms = worker.local::<Vms>();
-        let found = vms.0.borrow().iter().find(|vm| vm.gen.number == number).map(Rc::clone);
+        let is_it = |vm: &&Rc<Vm>| vm.gen.number == number && vm.block == block;
+        let found = vms.0.borrow().iter().find(is_it).map(Rc::clone);
         found
     }
 
@@ -136,7 +165,7 @@ impl Vm {
 
     /// The configuration of the block.
     pub(crate) fn main(&self) -> Option<&LuaMain> {
-        Some(self.gen.part::<HttpConf>()?.main.get::<LuaMain>())
+        main_of(&self.gen, self.block)
     }
 
     pub(crate) fn next(&self) -> u32 {
@@ -164,15 +193,15 @@ impl Vm {
     fn begin(self: &Rc<Vm>) {
         let max = self.main().map_or(usize::MAX, |main| main.memory_max());
         let mut run = Run::new(self, context::INIT);
-        let mut state = State { r: None, run: &mut run, vm: self };
+        let mut state = State { r: None, s: None, run: &mut run, vm: self };
         match Engine::new(max, PRELUDE.as_bytes(), &mut state) {
             Ok(engine) => drop(self.engine.set(engine)),
             Err(e) => return self.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e))),
         }
-        let done = enter(None, &mut run, entry::PIECES, 0.0);
+        let done = enter(Who::Nobody, &mut run, entry::PIECES, 0.0);
         let init = self.main().and_then(|main| main.init);
         if let (Step::Ended, Some(init)) = (done, init) {
-            run.begin(None, init);
+            run.begin(Who::Nobody, init);
         }
     }
 
@@ -182,9 +211,15 @@ impl Vm {
     }
 }
 
-fn dicts_of(gen: &Generation) -> Vec<Arc<Dict>> {
-    let http = gen.part::<HttpConf>();
-    let confs = http.map(|http| http.main.get::<LuaMain>().dicts.as_slice()).unwrap_or_default();
+/// What the directives of a block come to.
+pub(crate) fn main_of(gen: &Generation, block: Block) -> Option<&LuaMain> {
+    Some(match block {
+        Block::Http => gen.part::<HttpConf>()?.main.get::<LuaMain>(),
+        Block::Stream => gen.part::<StreamConf>()?.main.get::<LuaMain>(),
+    })
+}
+
+fn dicts_of(confs: &[DictConf]) -> Vec<Arc<Dict>> {
     confs.iter().filter_map(|conf| conf.dict.get()).map(Arc::clone).collect()
 }
 
@@ -207,7 +242,7 @@ fn tell_over(vm: &Vm, engine: &Engine, run: &mut Run) {
             engine.forget_context(id as i32);
             continue;
         }
-        let mut state = State { r: None, run, vm };
+        let mut state = State::of(Who::Nobody, run, vm);
         if let Err(e) = engine.enter(&mut state, what, f64::from(id), f64::from(id)) {
             vm.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e)));
         }
@@ -215,28 +250,28 @@ fn tell_over(vm: &Vm, engine: &Engine, run: &mut Run) {
 }
 
 /// Enters the state of a run.
-pub(crate) fn enter(mut r: Option<&mut Request>, run: &mut Run, what: i32, x: f64) -> Step {
+pub(crate) fn enter(mut who: Who<'_>, run: &mut Run, what: i32, x: f64) -> Step {
     let vm = Rc::clone(&run.vm);
     let y = f64::from(run.id);
-    let Some(engine) = vm.engine.get() else { return failed(r, run, "there is no Lua state") };
+    let Some(engine) = vm.engine.get() else { return failed(who, run, "there is no Lua state") };
     tell_over(&vm, engine, run);
-    let mut state = State { r: r.as_deref_mut(), run, vm: &vm };
+    let mut state = State::of(who.again(), run, &vm);
     match engine.enter(&mut state, what, x, y) {
         Ok(0) => Step::Ended,
         Ok(_) => Step::Waits,
-        Err(e) => failed(r, run, text_of(&e)),
+        Err(e) => failed(who, run, text_of(&e)),
     }
 }
 
 /// Begins a run with the code of that number.
-pub(crate) fn begin(mut r: Option<&mut Request>, run: &mut Run, code: u32) -> Step {
+pub(crate) fn begin(mut who: Who<'_>, run: &mut Run, code: u32) -> Step {
     let vm = Rc::clone(&run.vm);
-    let Some(engine) = vm.engine.get() else { return failed(r, run, "there is no Lua state") };
+    let Some(engine) = vm.engine.get() else { return failed(who, run, "there is no Lua state") };
     tell_over(&vm, engine, run);
     let mut place = kept::CODES + code as usize;
     if engine.kept(place) == 0 {
         // It is compiled; what may be other code the next time is for this run only.
-        if enter(r.as_deref_mut(), run, entry::COMPILE, f64::from(code)) == Step::Ended {
+        if enter(who.again(), run, entry::COMPILE, f64::from(code)) == Step::Ended {
             return Step::Ended;
         }
         if engine.kept(place) == 0 {
@@ -244,27 +279,27 @@ pub(crate) fn begin(mut r: Option<&mut Request>, run: &mut Run, code: u32) -> St
         }
     }
     let context = run.context;
-    let mut state = State { r: r.as_deref_mut(), run, vm: &vm };
+    let mut state = State::of(who.again(), run, &vm);
     if context & context::WAITING == 0 {
         return match engine.call(&mut state, place, context == context::SET) {
             Ok(()) => Step::Ended,
-            Err(e) => failed(r, run, text_of(&e)),
+            Err(e) => failed(who, run, text_of(&e)),
         };
     }
     match engine.begin(&mut state, place) {
         Ok((thread, went)) => {
             run.thread = Some(thread);
-            settle(r, run, engine, went)
+            settle(who, run, engine, went)
         }
-        Err(e) => failed(r, run, text_of(&e)),
+        Err(e) => failed(who, run, text_of(&e)),
     }
 }
 
 /// What a run has waited for has come.
-pub(crate) fn wake(r: Option<&mut Request>, run: &mut Run, id: u32, reply: Reply) -> Step {
+pub(crate) fn wake(who: Who<'_>, run: &mut Run, id: u32, reply: Reply) -> Step {
     if run.is_scheduled {
         run.reply = reply;
-        return enter(r, run, entry::WAKE, f64::from(id));
+        return enter(who, run, entry::WAKE, f64::from(id));
     }
     if run.waits_for != id {
         // Nobody has asked for it yet.
@@ -273,47 +308,42 @@ pub(crate) fn wake(r: Option<&mut Request>, run: &mut Run, id: u32, reply: Reply
     }
     run.waits_for = 0;
     let values = Values { code: reply.code, x: reply.x, text: &reply.text };
-    go_on(r, run, Some(&values))
+    go_on(who, run, Some(&values))
 }
 
-fn go_on(mut r: Option<&mut Request>, run: &mut Run, values: Option<&Values<'_>>) -> Step {
+fn go_on(mut who: Who<'_>, run: &mut Run, values: Option<&Values<'_>>) -> Step {
     let vm = Rc::clone(&run.vm);
     let (Some(engine), Some(thread)) = (vm.engine.get(), run.thread.take()) else {
         return Step::Ended;
     };
     tell_over(&vm, engine, run);
-    let mut state = State { r: r.as_deref_mut(), run, vm: &vm };
+    let mut state = State::of(who.again(), run, &vm);
     let went = engine.resume(&mut state, &thread, values);
     run.thread = Some(thread);
-    settle(r, run, engine, went)
+    settle(who, run, engine, went)
 }
 
 /// What becomes of a run when its coroutine has stopped.
-fn settle(
-    mut r: Option<&mut Request>,
-    run: &mut Run,
-    engine: &Engine,
-    went: Result<Went, Failure>,
-) -> Step {
+fn settle(mut who: Who<'_>, run: &mut Run, engine: &Engine, went: Result<Went, Failure>) -> Step {
     let vm = Rc::clone(&run.vm);
     let Some(thread) = run.thread.take() else { return Step::Ended };
     let went = match went {
         Ok(went) => went,
         Err(e) => {
             engine.release(thread);
-            return failed(r, run, text_of(&e));
+            return failed(who, run, text_of(&e));
         }
     };
     if run.is_scheduled {
         // There is more than one thread now, or there may be: their order is Lua's.
         let id = run.id;
-        let mut state = State { r: r.as_deref_mut(), run, vm: &vm };
+        let mut state = State::of(who.again(), run, &vm);
         let done = engine.hand_over(&mut state, entry::GO_ON, id, &thread, went);
         engine.release(thread);
         return match done {
             Ok(0) => Step::Ended,
             Ok(_) => Step::Waits,
-            Err(e) => failed(r, run, text_of(&e)),
+            Err(e) => failed(who, run, text_of(&e)),
         };
     }
     match went {
@@ -331,26 +361,26 @@ fn settle(
             Step::Ended
         }
         Went::Failed => {
-            let mut state = State { r: r.as_deref_mut(), run, vm: &vm };
+            let mut state = State::of(who.again(), run, &vm);
             let told = engine.tell_aborted(&mut state, &thread);
             engine.release(thread);
             match told {
                 Ok(()) => Step::Ended,
-                Err(e) => failed(r, run, text_of(&e)),
+                Err(e) => failed(who, run, text_of(&e)),
             }
         }
         Went::Yielded => {
             run.thread = Some(thread);
-            go_on(r, run, None)
+            go_on(who, run, None)
         }
     }
 }
 
-fn failed(r: Option<&mut Request>, run: &mut Run, why: &str) -> Step {
+fn failed(who: Who<'_>, run: &mut Run, why: &str) -> Step {
     let text = format!("lua entry thread aborted: {why}");
-    match r {
-        Some(r) => r.log(LogLevel::Error, &text),
-        None => run.vm.log(LogLevel::Error, &text),
+    match who {
+        Who::Nobody => run.vm.log(LogLevel::Error, &text),
+        who => who.log(LogLevel::Error, &text),
     }
     run.outcome = Outcome::Failed;
     Step::Ended

@@ -39,6 +39,13 @@ pub struct StreamSrv {
     pub(crate) content: Option<Content>,
 }
 
+impl StreamSrv {
+    /// The server has what is done with the bytes of its sessions; who says so last is heard.
+    pub fn set_content(&mut self, content: Content) {
+        self.content = Some(content);
+    }
+}
+
 impl ConfType for StreamSrv {
     const LEVEL: Level = Level::Server;
     slot!();

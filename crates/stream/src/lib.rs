@@ -27,12 +27,12 @@ pub use core_rows::{COMMON, MODULE as CORE};
 pub use generation::{Stream, StreamConf};
 pub use health::MODULE as HEALTH;
 pub use module::{
-    binds_any_source, reports, serves, start, Active, Content, Flow, Handler, Phase, PhaseHandler,
-    Prereader, Seen, StreamModule,
+    binds_any_source, reports, serves, start, Active, Content, Flow, Handler, Look, Phase,
+    PhaseHandler, Prereader, Seen, StreamModule,
 };
 pub use pass::MODULE as PASS;
 pub use preread::MODULE as PREREAD;
-pub use proxy::MODULE as PROXY;
+pub use proxy::{Lent, MODULE as PROXY};
 pub use ret::MODULE as RETURN;
 pub use serve::{serve, FORBIDDEN, UNAVAILABLE};
 pub use session::Session;

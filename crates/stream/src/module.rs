@@ -65,11 +65,21 @@ pub enum Seen {
     More,
 }
 
+/// How the first bytes are looked at.
+#[derive(Clone, Copy)]
+pub enum Look {
+    /// Called anew with more bytes until it has seen enough, or `preread_buffer_size` or `preread_timeout` ends it.
+    AtBytes(fn(&mut Session) -> Seen),
+    /// It waits for what it needs itself ([`Session::peek`]), and is asked about datagrams too; an error is the
+    /// status that the session ends with.
+    ByItself(for<'a> fn(&'a mut Session) -> LocalFuture<'a, Result<(), u16>>),
+}
+
 /// Looks at the first bytes of a session, which may not be all that are needed.
 #[derive(Clone, Copy)]
 pub struct Prereader {
-    /// Called anew with more bytes until it has seen enough, or `preread_buffer_size` or `preread_timeout` ends it.
-    pub look: fn(&mut Session) -> Seen,
+    /// In the order of the modules.
+    pub look: Look,
     /// Whether a server keeps it; where none is kept no byte is waited for.
     pub active: Active,
 }

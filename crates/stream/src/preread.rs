@@ -1,7 +1,7 @@
 //! `ssl_preread` (nginx's `ngx_stream_ssl_preread_module`): what a TLS client's hello tells, without
 //! taking part in the handshake.
 
-use crate::module::{Prereader, Seen, StreamModule};
+use crate::module::{Look, Prereader, Seen, StreamModule};
 use crate::ssl::choose_server;
 use crate::Session;
 use weir_core::common::some;
@@ -44,7 +44,7 @@ pub const MODULE: StreamModule = StreamModule {
         Variable::new("ssl_preread_server_name", |s, arg, out| told(s, arg, out, server_name)),
         Variable::new("ssl_preread_alpn_protocols", |s, arg, out| told(s, arg, out, alpn)),
     ],
-    prereader: Some(Prereader { look, active }),
+    prereader: Some(Prereader { look: Look::AtBytes(look), active }),
     ..StreamModule::EMPTY
 };
 

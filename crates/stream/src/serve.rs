@@ -1,7 +1,7 @@
 //! A session from its connection to its line in the log.
 
 use crate::generation::Stream;
-use crate::module::{Flow, Phase, Seen};
+use crate::module::{Flow, Look, Phase, Seen};
 use crate::{ssl, status_zone, Session};
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
@@ -72,8 +72,7 @@ async fn run(s: &mut Session) -> u16 {
             return status;
         }
     }
-    // As in nginx, nobody looks into datagrams.
-    if !s.server().prereaders.is_empty() && !s.conn().is_udp() {
+    if !s.server().prereaders.is_empty() {
         if let Err(status) = Box::pin(preread(s)).await {
             return status;
         }
@@ -129,33 +128,18 @@ async fn read_proxy_header(s: &mut Session) -> Result<(), u16> {
 async fn preread(s: &mut Session) -> Result<(), u16> {
     let server = std::sync::Arc::clone(s.server());
     s.doing = "prereading client data";
-    let conn = Rc::clone(s.conn());
     let deadline = clock::mono_ms() + *server.core.preread_timeout;
-    let room = *server.core.preread_buffer_size as usize;
-    s.peeks = s.buf.is_empty() && !conn.stream.is_tls();
+    s.peeks = s.buf.is_empty() && !s.conn().stream.is_tls();
     for prereader in &server.prereaders {
-        while s.buf.is_empty() || (prereader.look)(s) == Seen::More {
-            if s.buf.len() >= room {
-                s.log(LogLevel::Error, "preread buffer full");
-                return Err(BAD_REQUEST);
-            }
-            let mut buf = std::mem::take(&mut s.buf);
-            let left = room - buf.len();
-            let got = match s.peeks {
-                true => conn.peek(&mut buf, room, deadline).await,
-                false => conn.read(&mut buf, left, deadline).await,
-            };
-            s.buf = buf;
-            match got {
-                Ok(0) => return Err(OK),
-                Ok(n) => s.received += if s.peeks { 0 } else { n as u64 },
-                // nginx goes on without a word: the client has said what it wanted to.
-                Err(ConnError::Timeout) => return Err(OK),
-                Err(e) => {
-                    log_end(s, &e);
-                    return Err(OK);
+        match prereader.look {
+            // As in nginx, nobody looks into datagrams.
+            Look::AtBytes(_) if s.conn().is_udp() => {}
+            Look::AtBytes(look) => {
+                while s.buf.is_empty() || look(s) == Seen::More {
+                    more(s, deadline).await?;
                 }
             }
+            Look::ByItself(run) => run(s).await?,
         }
         if s.match_failed() {
             return Err(ERROR);
@@ -165,4 +149,45 @@ async fn preread(s: &mut Session) -> Result<(), u16> {
         s.buf = Vec::new();
     }
     Ok(())
+}
+
+/// More of the first bytes; an error is the status to end with.
+async fn more(s: &mut Session, deadline: u64) -> Result<(), u16> {
+    let room = *s.server().core.preread_buffer_size as usize;
+    if s.buf.len() >= room {
+        s.log(LogLevel::Error, "preread buffer full");
+        return Err(BAD_REQUEST);
+    }
+    let conn = Rc::clone(s.conn());
+    let left = room - s.buf.len();
+    let got = match s.peeks {
+        true => conn.peek(&mut s.buf, room, deadline).await,
+        false => conn.read(&mut s.buf, left, deadline).await,
+    };
+    match got {
+        Ok(0) => return Err(OK),
+        Ok(n) => s.received += if s.peeks { 0 } else { n as u64 },
+        // nginx goes on without a word: the client has said what it wanted to.
+        Err(ConnError::Timeout) => return Err(OK),
+        Err(e) => {
+            log_end(s, &e);
+            return Err(OK);
+        }
+    }
+    Ok(())
+}
+
+impl Session {
+    /// Waits for so many of the first bytes to be in `buf`, for who looks at them before the content.
+    ///
+    /// # Errors
+    ///
+    /// The status that the session is to end with: they do not come, or there is no room for them.
+    pub async fn peek(&mut self, bytes: usize) -> Result<(), u16> {
+        let deadline = clock::mono_ms() + *self.server().core.preread_timeout;
+        while self.buf.len() < bytes {
+            more(self, deadline).await?;
+        }
+        Ok(())
+    }
 }

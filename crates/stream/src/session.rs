@@ -86,6 +86,16 @@ impl Session {
         self.begun_us
     }
 
+    /// What was read of the client, which is the caller's from now on. What was only looked at is still to be
+    /// read, and forgotten.
+    pub fn take_first(&mut self) -> Vec<u8> {
+        let buf = std::mem::take(&mut self.buf);
+        match std::mem::replace(&mut self.peeks, false) {
+            true => Vec::new(),
+            false => buf,
+        }
+    }
+
     pub(crate) fn gen(&self) -> &Rc<Stream> {
         &self.gen
     }

@@ -26,14 +26,39 @@ pub(crate) async fn handshake(s: &mut Session) -> Result<(), u16> {
             return Err(ERROR);
         }
     }
+    named(s)?;
+    s.doing = "verifying client certificate";
+    verify(s)
+}
+
+/// The server is that of the name that the client has asked for.
+fn named(s: &mut Session) -> Result<(), u16> {
+    let conn = Rc::clone(s.conn());
     if let Some(name) = conn.secure.get().and_then(|secure| secure.name.as_deref()) {
         choose_server(s, name);
         if s.match_failed() {
             return Err(ERROR);
         }
     }
-    s.doing = "verifying client certificate";
-    verify(s)
+    Ok(())
+}
+
+impl Session {
+    /// TLS on a connection that has spoken without; `read` is what of it has been read already, and the deadline is in
+    /// monotonic ms. What is not as it should be is logged.
+    ///
+    /// # Errors
+    ///
+    /// There is no TLS, or the client is refused.
+    pub async fn secure(&mut self, read: Vec<u8>, deadline: u64) -> Result<(), ()> {
+        let conn = Rc::clone(self.conn());
+        if let Err(text) = tls::secure(&conn, read, deadline).await {
+            let text = text.unwrap_or_else(|| "client closed connection in SSL handshake".into());
+            self.log(LogLevel::Info, &text);
+            return Err(());
+        }
+        named(self).and_then(|()| verify(self)).map_err(|_| ())
+    }
 }
 
 /// The server that has a name, where several share the address: that of a hello which is answered here, or was

@@ -29,6 +29,7 @@ mod sessions;
 mod ssl_rows;
 mod state_file;
 mod tls;
+pub mod toward;
 mod vars;
 
 pub use asks::Asks;

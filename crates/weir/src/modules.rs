@@ -154,6 +154,8 @@ pub const STREAM: &[&StreamModule] = &[
     &weir_stream::COMMON,
     &weir_stream::STATUS_ZONE,
     &weir_stream::UPSTREAM,
+    // Code that runs when a session is over comes before what is logged.
+    &weir_lua::STREAM,
     &log::STREAM,
     &weir_ship::STREAM,
     &ssl::STREAM,
@@ -169,6 +171,8 @@ pub const STREAM: &[&StreamModule] = &[
     &weir_status::KEYVAL_STREAM,
     &weir_stream::SET,
     &weir_stream::PREREAD,
+    &weir_lua::STREAM_POSTPONED,
+    &weir_lua::STREAM_PROXY_SSL,
     // Content, of which a server has one.
     &weir_stream::RETURN,
     &weir_stream::PASS,

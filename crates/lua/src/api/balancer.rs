@@ -46,10 +46,14 @@ fn with(
     answer: &mut Answer,
     f: impl FnOnce(&mut Balancing, &mut Answer) -> i32,
 ) -> i32 {
-    let Some(r) = state.r.as_deref() else { return code::NO_REQUEST };
+    let asked = match (&state.r, &state.s) {
+        (Some(r), _) => &r.upstream,
+        (None, Some(s)) => &s.upstream,
+        (None, None) => return code::NO_REQUEST,
+    };
     match &mut state.run.balancing {
         Some(balancing) => f(balancing, answer),
-        None if r.upstream.is_empty() => answer.fail("no upstream found"),
+        None if asked.is_empty() => answer.fail("no upstream found"),
         None => answer.fail("API disabled in the current context"),
     }
 }

@@ -1,14 +1,14 @@
 //! Operations about runs themselves.
 
 use crate::code::Code;
-use crate::conf::LuaLoc;
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::{context, take_reply, Outcome};
+use crate::site::Block;
 use crate::vm::Vm;
 use std::rc::Rc;
 use weir_core::logger::{ErrorLog, LogLevel};
-use weir_core::{Connection, Session};
+use weir_core::{Connection, Session as _};
 use weir_http::Request;
 use weir_runtime::paths;
 
@@ -29,6 +29,13 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("ctx_base", ANY, ctx_base),
     OpRow::any("threads", WAITING, |_, _, _| code::TRUE),
     OpRow::any("run", ANY, |state, _, answer| answer.number(f64::from(state.run.id))),
+    // Whether a run that has made sockets goes on.
+    OpRow::any("is_alive", ANY, |state, args, _| {
+        match state.vm.with_socks.borrow().contains(&(args.x as u32)) {
+            true => code::TRUE,
+            false => code::FALSE,
+        }
+    }),
     OpRow::any("schedule", WAITING, |state, _, answer| {
         state.run.is_scheduled = true;
         answer.number(f64::from(state.run.id))
@@ -99,29 +106,27 @@ fn doing(context: u32) -> &'static [u8] {
 
 /// Where a run without a request logs, and the number of the connection it is about.
 fn log_of<'s>(state: &'s State<'_>) -> (&'s ErrorLog, Option<u64>) {
-    let log = state.run.loc.as_ref().map_or(&state.vm.gen.error_log, |loc| &loc.error_log);
+    let log = state.run.site.as_ref().map_or(&*state.vm.gen.error_log, |site| site.error_log());
     (log, state.run.moment.as_ref().map(|at| at.conn.serial))
 }
 
 /// A line of the level debug, where these are wanted.
 pub(super) fn debug(state: &State<'_>, text: impl FnOnce() -> String) {
-    let is_on = match &state.r {
-        Some(r) => r.log_enabled(LogLevel::Debug),
-        None => log_of(state).0.enabled(LogLevel::Debug),
-    };
-    if is_on {
+    if is_enabled(state, LogLevel::Debug) {
         write(state, LogLevel::Debug, text().as_bytes());
     }
 }
 
 /// A line of the error log, by the request where there is one.
 fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
-    match &state.r {
-        Some(r) => match doing(state.run.context) {
+    match (&state.r, &state.s) {
+        (Some(r), _) => match doing(state.run.context) {
             b"" => r.log_bytes(level, text),
             doing => r.log_bytes(level, &[text, doing].concat()),
         },
-        None => {
+        // It says itself what is being done.
+        (None, Some(s)) => s.log_bytes(level, text),
+        (None, None) => {
             let mut line = text.to_vec();
             line.extend_from_slice(b", context: ");
             line.extend_from_slice(context::shown(state.run.context).as_bytes());
@@ -143,6 +148,10 @@ fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     weir_base::line::push_logged(args.a, &mut text);
     text.push(b'\n');
     text.extend_from_slice(args.b);
+    if let Some(s) = &state.s {
+        s.log_lines(level, &text);
+        return code::TRUE;
+    }
     text.extend_from_slice(doing(state.run.context));
     match &state.r {
         Some(r) => r.log_lines(level, &text),
@@ -163,15 +172,18 @@ fn log(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
 }
 
 fn log_enabled(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
-    let level = level_of(args.i);
-    let is_on = match &state.r {
-        Some(r) => r.log_enabled(level),
-        None => log_of(state).0.enabled(level),
-    };
-    if is_on {
+    if is_enabled(state, level_of(args.i)) {
         code::TRUE
     } else {
         code::FALSE
+    }
+}
+
+fn is_enabled(state: &State<'_>, level: LogLevel) -> bool {
+    match (&state.r, &state.s) {
+        (Some(r), _) => r.log_enabled(level),
+        (None, Some(s)) => s.log_enabled(level),
+        (None, None) => log_of(state).0.enabled(level),
     }
 }
 
@@ -185,10 +197,11 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
             answer.list().text(chunk).text(text).boolean(false).boolean(true);
         }
         Code::File { path, prefix } => {
-            let name = match (path.as_constant(), state.r.as_deref_mut()) {
-                (Some(name), _) => name.to_vec(),
-                (None, Some(r)) => r.eval(path),
-                (None, None) => Vec::new(),
+            let name = match (path.as_constant(), state.r.as_deref_mut(), &mut state.s) {
+                (Some(name), ..) => name.to_vec(),
+                (None, Some(r), _) => r.eval(path),
+                (None, None, Some(s)) => s.eval(path),
+                (None, None, None) => Vec::new(),
             };
             let full = match name.first() {
                 Some(b'/') => name,
@@ -215,7 +228,7 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
 }
 
 /// The parts of the Lua side, in the order in which they are loaded.
-const PIECES: &[(&str, &str)] = &[
+const PIECES: [(&str, &str); 17] = [
     ("base", include_str!("../lua/base.lua")),
     ("coroutine", include_str!("../lua/coroutine.lua")),
     ("output", include_str!("../lua/output.lua")),
@@ -235,12 +248,35 @@ const PIECES: &[(&str, &str)] = &[
     ("proxy_ssl", include_str!("../lua/proxy_ssl.lua")),
 ];
 
+/// Of those, what a state of `stream` has: without requests, and with what sessions have instead.
+const OF_STREAM: [(&str, &str); 16] = [
+    PIECES[0],
+    ("stream", include_str!("../lua/stream.lua")),
+    PIECES[1],
+    PIECES[2],
+    PIECES[3],
+    PIECES[4],
+    PIECES[7],
+    PIECES[8],
+    PIECES[9],
+    PIECES[10],
+    ("session", include_str!("../lua/session.lua")),
+    PIECES[12],
+    PIECES[13],
+    PIECES[14],
+    PIECES[15],
+    PIECES[16],
+];
+
 /// The module of that name, as text.
 const CJSON: &str = include_str!("../lua/cjson.lua");
 
-fn piece(_: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let at = args.i as usize;
-    if let Some((name, text)) = PIECES.get(at) {
+fn piece(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let pieces = match state.vm.block {
+        Block::Http => &PIECES[..],
+        Block::Stream => &OF_STREAM[..],
+    };
+    if let Some((name, text)) = pieces.get(args.i as usize) {
         answer.list().text(name.as_bytes()).text(text.as_bytes());
         return code::LIST;
     }
@@ -283,17 +319,19 @@ pub(super) fn number(r: &mut Request, id: u32, vm: &Rc<Vm>) {
     r.set_ctx(Numbered { id, vm: Rc::clone(vm) });
 }
 
-/// The number of a connection's own context, which is that of all code of its handshake; 0 if there is none.
-fn of_handshake(conn: &Connection) -> u32 {
+/// The number of a connection's own context, which is that of all code of its handshake; 0 if there is none in
+/// this state.
+fn of_handshake(conn: &Connection, vm: &Rc<Vm>) -> u32 {
     let Some(secure) = conn.secure.get() else { return 0 };
     let notes = secure.notes.borrow();
-    notes.as_ref().and_then(|n| n.downcast_ref::<Numbered>()).map_or(0, |n| n.id)
+    let numbered = notes.as_ref().and_then(|n| n.downcast_ref::<Numbered>());
+    numbered.filter(|n| Rc::ptr_eq(&n.vm, vm)).map_or(0, |n| n.id)
 }
 
 fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     if let Some(at) = &state.run.moment {
         let Some(secure) = at.conn.secure.get() else { return code::NO_REQUEST };
-        let id = match of_handshake(&at.conn) {
+        let id = match of_handshake(&at.conn, &state.run.vm) {
             0 => {
                 let (id, vm) = (state.vm.next(), Rc::clone(&state.run.vm));
                 secure.notes.replace(Some(Box::new(Numbered { id, vm })));
@@ -303,37 +341,47 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         };
         return answer.number(f64::from(id));
     }
-    let Some(r) = state.r.as_deref_mut() else {
-        if state.run.context == context::INIT {
+    let fresh = |state: &State<'_>| Numbered { id: state.vm.next(), vm: Rc::clone(&state.run.vm) };
+    let known = match (&state.r, &state.s) {
+        (Some(r), _) => r.ctx_ref::<Numbered>(),
+        (None, Some(s)) => s.ctx_ref::<Numbered>(),
+        (None, None) if state.run.context == context::INIT => {
             return answer.raise("no request ctx found");
         }
-        state.run.has_ctx = true;
-        return answer.number(-f64::from(state.run.id));
-    };
-    let id = match r.ctx_ref::<Numbered>() {
-        Some(numbered) => numbered.id,
-        None => {
-            let id = state.vm.next();
-            r.set_ctx(Numbered { id, vm: Rc::clone(&state.run.vm) });
-            id
+        (None, None) => {
+            state.run.has_ctx = true;
+            return answer.number(-f64::from(state.run.id));
         }
     };
+    if let Some(known) = known {
+        return answer.number(f64::from(known.id));
+    }
+    let numbered = fresh(state);
+    let id = numbered.id;
+    match (state.r.as_deref_mut(), state.s.as_deref_mut()) {
+        (Some(r), _) => r.set_ctx(numbered),
+        (None, Some(s)) => s.set_ctx(numbered),
+        (None, None) => {}
+    }
     answer.number(f64::from(id))
 }
 
 /// The number of the context that a fresh one rests on: its connection's handshake's; 0 if there is none.
 fn ctx_base(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
-    let id = match (&state.run.moment, state.r.as_deref()) {
-        (Some(at), _) => of_handshake(&at.conn),
-        (None, Some(r)) => of_handshake(r.conn()),
-        (None, None) => 0,
+    let conn = match (&state.run.moment, &state.r, &state.s) {
+        (Some(at), ..) => Some(&at.conn),
+        (None, Some(r), _) => Some(r.conn()),
+        (None, None, Some(s)) => Some(s.conn()),
+        (None, None, None) => None,
     };
-    answer.number(f64::from(id))
+    answer.number(f64::from(conn.map_or(0, |conn| of_handshake(conn, &state.run.vm))))
 }
 
 fn on_abort(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
-    let Some(r) = state.r.as_deref() else { return code::NO_REQUEST };
-    if !*r.loc().conf::<LuaLoc>().check_client_abort {
+    if state.r.is_none() && state.s.is_none() {
+        return code::NO_REQUEST;
+    }
+    if !state.site().is_some_and(|site| *site.conf().check_client_abort) {
         return answer.fail("lua_check_client_abort is off");
     }
     if std::mem::replace(&mut state.run.has_abort, true) {
@@ -363,7 +411,7 @@ fn exit(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
             r.out.status = status as u16;
         }
     }
-    if state.run.moment.is_some() || state.run.toward.is_some() {
+    if state.run.moment.is_some() || state.run.toward.is_some() || state.s.is_some() {
         write(state, LogLevel::Debug, format!("lua exit with code {status}").as_bytes());
     }
     state.run.outcome = Outcome::Exit(status);

@@ -3,6 +3,7 @@
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::ANY;
+use crate::site::Block;
 use md5::{Digest, Md5};
 use ring::hmac;
 use sha1::Sha1;
@@ -182,6 +183,9 @@ pub(super) fn write_args(text: &[u8], max: i32, answer: &mut Answer) -> i32 {
 }
 /// `ndk.set_var`: what the directive `a` makes of `b`.
 fn ndk_value(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    if state.vm.block != Block::Http {
+        return code::NIL;
+    }
     let Some(http) = state.vm.gen.part::<HttpConf>() else { return code::NIL };
     let make = http.main.get::<Lent>().make_value;
     let mut out = Vec::new();

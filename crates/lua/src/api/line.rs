@@ -11,6 +11,17 @@ pub(crate) enum Line {
     Own(Rc<Channel>),
     /// The request's (`ngx.req.socket(true)`).
     Client(Rc<Connection>),
+    /// A session's of `stream`, whose bytes are counted.
+    Session(Rc<Connection>),
+}
+
+impl Line {
+    /// So many bytes were read.
+    pub(crate) fn count(&self, bytes: usize) {
+        if let Line::Session(conn) = self {
+            conn.bytes_in.set(conn.bytes_in.get() + bytes as u64);
+        }
+    }
 }
 
 impl Deref for Line {
@@ -19,7 +30,7 @@ impl Deref for Line {
     fn deref(&self) -> &Channel {
         match self {
             Line::Own(channel) => channel,
-            Line::Client(conn) => &conn.stream,
+            Line::Client(conn) | Line::Session(conn) => &conn.stream,
         }
     }
 }

@@ -14,6 +14,7 @@ mod proxy_ssl;
 pub(crate) mod raw;
 pub(crate) mod regex;
 mod request;
+mod session;
 pub(crate) mod socket;
 mod ssl;
 pub(crate) mod ssl_client;
@@ -29,7 +30,7 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 19] = [
+        let lists: [&'static [OpRow]; 20] = [
             // The first tells the names.
             control::OPS,
             balancer::OPS,
@@ -50,6 +51,7 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
             ocsp::OPS,
             ssl_client::OPS,
             proxy_ssl::OPS,
+            session::OPS,
         ];
         lists.iter().flat_map(|list| list.iter()).collect()
     })

@@ -5,7 +5,6 @@ use super::socket::Sock;
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::HANDLERS;
-use std::cell::RefCell;
 use std::rc::Rc;
 use weir_core::Session;
 use weir_http::Request;
@@ -52,6 +51,6 @@ fn begin(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         r.log(weir_core::logger::LogLevel::Debug, "lua socket tcp_nodelay");
     }
     let sock = Sock::on(Line::Client(conn), buf, defaults);
-    state.run.socks.insert(id, Rc::new(RefCell::new(sock)));
+    state.run.keep_sock(id, sock);
     answer.number(f64::from(id))
 }

@@ -10,6 +10,7 @@ use crate::crossing::{Answer, Args};
 use crate::machine::{code, List, OpRow, State};
 use crate::run::context::WAITING;
 use crate::run::{Reply, WaitFor};
+use crate::site::Block;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::{poll_fn, Future};
@@ -78,9 +79,9 @@ pub(super) fn sock(state: &State<'_>, args: &Args<'_>) -> Option<Rc<RefCell<Sock
 
 /// How long a socket waits to connect, to send and to read, in milliseconds, and what it reads at a time.
 pub(super) fn waits_of(state: &State<'_>) -> ([u64; 3], usize) {
-    match state.loc() {
-        Some(loc) => {
-            let conf = loc.conf::<crate::conf::LuaLoc>();
+    match state.site() {
+        Some(site) => {
+            let conf = site.conf();
             let waits = [*conf.connect_timeout, *conf.send_timeout, *conf.read_timeout];
             (waits, *conf.buffer_size as usize)
         }
@@ -92,7 +93,7 @@ pub(super) fn waits_of(state: &State<'_>) -> ([u64; 3], usize) {
 fn new(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let id = state.vm.next();
     let sock = Sock::new(waits_of(state));
-    state.run.socks.insert(id, Rc::new(RefCell::new(sock)));
+    state.run.keep_sock(id, sock);
     answer.list().number(f64::from(id));
     defaults(state, answer)
 }
@@ -100,9 +101,9 @@ fn new(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
 /// The location's settings of connections: the pool's size, how long one is kept, whether errors are logged, and for
 /// how long a socket waits to read, to send and to connect; in milliseconds.
 fn defaults(state: &State<'_>, answer: &mut Answer) -> i32 {
-    let (size, keep_ms, log, waits) = match state.loc() {
-        Some(loc) => {
-            let conf = loc.conf::<crate::conf::LuaLoc>();
+    let (size, keep_ms, log, waits) = match state.site() {
+        Some(site) => {
+            let conf = site.conf();
             let waits = [*conf.read_timeout, *conf.send_timeout, *conf.connect_timeout];
             (*conf.pool_size, *conf.keepalive_timeout, *conf.log_errors, waits)
         }
@@ -131,13 +132,20 @@ fn timeouts(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
 
 /// The resolver of the request's location, or of the block.
 pub(super) fn resolver_of(state: &State<'_>) -> Option<(Arc<Resolver>, u64)> {
-    if let Some(loc) = state.loc() {
-        let core = &loc.core;
-        return Some(((*core.resolver).as_ref().map(Arc::clone)?, *core.resolver_timeout));
+    if let Some(site) = state.site() {
+        return site.resolver();
     }
-    let http = state.vm.gen.part::<weir_http::generation::HttpConf>()?;
-    let core = &http.locations.first()?.core;
-    Some(((*core.resolver).as_ref().map(Arc::clone)?, *core.resolver_timeout))
+    let gen = &state.vm.gen;
+    match state.vm.block {
+        Block::Http => {
+            let core = &gen.part::<weir_http::generation::HttpConf>()?.locations.first()?.core;
+            Some(((*core.resolver).as_ref().map(Arc::clone)?, *core.resolver_timeout))
+        }
+        Block::Stream => {
+            let server = gen.part::<weir_stream::StreamConf>()?.bases().next()?;
+            Some((server.resolver.as_ref().map(Arc::clone)?, server.resolver_timeout_ms))
+        }
+    }
 }
 
 /// `a`: the host, `x`: the port.
@@ -351,6 +359,9 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         (channel, sock.send_ms)
     };
     let busy = Busy { sock, is_reading: false };
+    if let Line::Session(conn) = &channel {
+        return super::session::send(state, conn, busy, (args.a, timeout), answer);
+    }
     let mut sent = 0;
     if !channel.is_tls() {
         match channel.socket().try_write(&[IoSlice::new(args.a)], false) {
@@ -454,6 +465,17 @@ impl Sock {
         Sock { channel: Some(line), buf, ..Sock::new(defaults) }
     }
 
+    /// What it reads before anything else.
+    pub(super) fn put_first(&mut self, text: Vec<u8>) {
+        self.buf.splice(self.at..self.at, text);
+    }
+
+    /// What was read of a session's connection and not used.
+    pub(crate) fn rest_of_session(&mut self) -> Option<Vec<u8>> {
+        let is_session = matches!(self.channel, Some(Line::Session(_)));
+        is_session.then(|| self.take(self.buf.len() - self.at))
+    }
+
     pub(super) fn local(&self) -> Option<IpAddr> {
         self.local
     }
@@ -555,7 +577,7 @@ impl Sock {
     }
 
     /// More from the other side; what goes wrong ends it.
-    fn poll_more(&mut self, cx: &mut Context<'_>, channel: &Channel) -> Poll<Result<(), String>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>, channel: &Line) -> Poll<Result<(), String>> {
         if let Some(why) = &self.ended {
             return Poll::Ready(Err(why.clone()));
         }
@@ -566,7 +588,10 @@ impl Sock {
         let why = match channel.poll_read(cx, &mut self.buf, self.room) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(0)) => "closed".to_owned(),
-            Poll::Ready(Ok(_)) => return Poll::Ready(Ok(())),
+            Poll::Ready(Ok(n)) => {
+                channel.count(n);
+                return Poll::Ready(Ok(()));
+            }
             Poll::Ready(Err(e)) if e.kind() == io::ErrorKind::UnexpectedEof => "closed".to_owned(),
             Poll::Ready(Err(e)) => words_of(&e),
         };

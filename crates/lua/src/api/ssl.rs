@@ -117,9 +117,9 @@ fn moment(state: &State<'_>) -> Option<Rc<Moment>> {
 
 /// What is not to be had without one: an error of the code's, or a word.
 fn no_moment(state: &State<'_>, answer: &mut Answer) -> i32 {
-    match &state.r {
-        Some(_) => answer.fail("bad request"),
-        None => code::NO_REQUEST,
+    match state.r.is_some() || state.s.is_some() {
+        true => answer.fail("bad request"),
+        false => code::NO_REQUEST,
     }
 }
 
@@ -217,10 +217,11 @@ fn from_pem(_: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
 
 /// The connection that the code works for.
 fn conn(state: &State<'_>) -> Option<Rc<Connection>> {
-    match (&state.r, moment(state)) {
-        (Some(r), _) => Some(Rc::clone(r.conn())),
-        (None, Some(at)) => Some(Rc::clone(&at.conn)),
-        (None, None) => None,
+    match (&state.r, &state.s, moment(state)) {
+        (Some(r), ..) => Some(Rc::clone(r.conn())),
+        (None, Some(s), _) => Some(Rc::clone(s.conn())),
+        (None, None, Some(at)) => Some(Rc::clone(&at.conn)),
+        (None, None, None) => None,
     }
 }
 

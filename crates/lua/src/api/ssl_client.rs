@@ -61,8 +61,8 @@ fn handshake(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
     }
     let Some(channel) = sock.borrow().channel() else { return answer.fail("closed") };
     let timeout = sock.borrow().timeouts().0;
-    let Some(loc) = state.loc() else { return answer.fail("no configuration") };
-    let conf = loc.conf::<crate::conf::LuaLoc>();
+    let Some(site) = state.site() else { return answer.fail("no configuration") };
+    let conf = site.conf();
     let Some(wanted) = conf.ssl.wanted_for(args.a) else { return answer.fail("no configuration") };
     let earlier = state.vm.sessions.0.borrow().get(&(args.y as u32)).map(Arc::clone);
     let handed = HandedSession::new(earlier);

@@ -27,13 +27,20 @@ pub(super) const OPS: &[OpRow] = &[
         Some(secs) => answer.number(secs as f64),
         None => code::NIL,
     }),
-    OpRow::request("start_time", REQUEST, |r, _, answer| {
-        let (secs, ms) = clock::wall();
-        let ago = r.elapsed_ms() as f64;
-        answer.number(((secs as f64 * 1000.0 + f64::from(ms)) - ago).round() / 1000.0)
-    }),
+    OpRow::either(
+        "start_time",
+        REQUEST,
+        |r, _, answer| since(r.elapsed_ms(), answer),
+        |s, _, answer| since(clock::mono_ms().saturating_sub(s.conn().start_ms), answer),
+    ),
     OpRow::any("sleep", WAITING, sleep),
 ];
+
+/// When something began, so many milliseconds ago.
+fn since(ago_ms: u64, answer: &mut Answer) -> i32 {
+    let (secs, ms) = clock::wall();
+    answer.number(((secs as f64 * 1000.0 + f64::from(ms)) - ago_ms as f64).round() / 1000.0)
+}
 
 /// 0: today, 1: local time, 2: UTC.
 fn date_text(_: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {

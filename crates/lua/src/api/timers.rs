@@ -4,13 +4,14 @@ use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{self, ANY};
 use crate::run::{Reply, Run, Step, Told, WaitFor};
+use crate::site::{came_by, Block, Site, Who};
 use crate::vm::{enter, Vm};
 use std::future::{poll_fn, Future};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use weir_core::logger::LogLevel;
-use weir_http::generation::Location;
+use weir_core::Session as _;
 use weir_runtime::{event_loop, timer};
 
 pub(super) const OPS: &[OpRow] =
@@ -60,7 +61,7 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         return answer.fail("too many pending timers");
     }
     let place = String::from_utf8_lossy(args.a).into_owned();
-    let begun_by = (origin(state), state.loc());
+    let begun_by = (origin(state), state.site());
     let (ms, number) = ((args.x * 1000.0).clamp(0.0, 1e12) as u64, args.i);
     let vm = Rc::clone(&state.run.vm);
     let told = Rc::new(Told::default());
@@ -84,42 +85,42 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
 
 /// What lines of the log say of a timer that this code begins.
 fn origin(state: &State<'_>) -> Rc<[u8]> {
-    let Some(r) = &state.r else { return Rc::clone(&state.run.origin) };
-    let mut text = b", client: ".to_vec();
-    text.extend_from_slice(r.client_text());
-    text.extend_from_slice(b", server: ");
-    let local = r.conn().came_by();
-    let listen = local.0.shared.listens.get(local.1);
-    if let Some(listen) = listen {
-        text.extend_from_slice(listen.addr.to_string().as_bytes());
+    match (&state.r, &state.s) {
+        (Some(r), _) => came_by(r.conn(), r.client_text()),
+        (None, Some(s)) => came_by(s.conn(), s.client_text()),
+        (None, None) => Rc::clone(&state.run.origin),
     }
-    text.into()
 }
 
 /// What of the code that has begun a timer stays with it.
-type BegunBy = (Rc<[u8]>, Option<Rc<Location>>);
+type BegunBy = (Rc<[u8]>, Option<Site>);
 
 async fn run(vm: &Rc<Vm>, number: i32, early: bool, place: &str, begun_by: BegunBy) {
     let main = vm.main();
     let max = main.and_then(|m| m.max_running_timers.as_option().copied()).unwrap_or(256);
+    let stream = if vm.block == Block::Stream { "stream " } else { "" };
     if vm.running_timers.get() as u64 >= max {
         let text = format!(
-            "lua failed to run timer with function defined at {place}: {max} lua_max_running_timers are not enough"
+            "{stream}lua failed to run timer with function defined at {place}: {max} lua_max_running_timers are not enough"
         );
         return vm.log(LogLevel::Alert, &text);
     }
     vm.running_timers.set(vm.running_timers.get() + 1);
-    vm.log(LogLevel::Debug, "lua ngx.timer expired");
+    vm.log(LogLevel::Debug, &format!("{stream}lua ngx.timer expired"));
     let mut run = Run::new(vm, context::TIMER);
-    (run.origin, run.loc) = begun_by;
+    (run.origin, run.site) = begun_by;
     if early {
         run.piece.last = true;
     }
     run.is_scheduled = true;
-    if enter(None, &mut run, crate::run::entry::TIMER, f64::from(number)) == Step::Waits {
-        run.drive(None).await;
+    if enter(Who::Nobody, &mut run, crate::run::entry::TIMER, f64::from(number)) == Step::Waits {
+        run.drive(Who::Nobody).await;
     }
     drop(run);
-    vm.log(LogLevel::Debug, "http lua close fake http connection");
+    let text = match vm.block {
+        Block::Http => "http lua close fake http connection",
+        Block::Stream => "stream lua close fake stream connection",
+    };
+    vm.log(LogLevel::Debug, text);
     vm.running_timers.set(vm.running_timers.get() - 1);
 }

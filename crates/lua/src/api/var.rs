@@ -3,23 +3,26 @@
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{ANY, BODY, REQUEST, SET};
+use std::rc::Rc;
 use weir_core::session::Part;
 use weir_core::variables::Named;
 use weir_core::Session;
-use weir_http::Request;
 
 pub(super) const OPS: &[OpRow] = &[
-    OpRow::request("var", REQUEST, var),
-    OpRow::request("set_var", REQUEST, |r, args, answer| set_var(r, args.a, Some(args.b), answer)),
-    OpRow::request("unset_var", REQUEST, |r, args, answer| set_var(r, args.a, None, answer)),
-    OpRow::request("capture", REQUEST, capture),
+    OpRow::either("var", REQUEST, var, |s, args, answer| {
+        crate::stream::count(s);
+        var(s, args, answer)
+    }),
+    OpRow::either("set_var", REQUEST, set_var, set_var),
+    OpRow::either("unset_var", REQUEST, unset_var, unset_var),
+    OpRow::either("capture", REQUEST, capture, capture),
     OpRow::any("arg", SET | BODY, arg),
     OpRow::any("set_arg", BODY, set_arg),
     OpRow::any("set_args", ANY, set_args),
     OpRow::any("result", ANY, result),
 ];
 
-fn var(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+fn var<S: Session>(r: &mut S, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let found = match args.a.iter().any(u8::is_ascii_uppercase) {
         true => r.var_named(&args.a.to_ascii_lowercase(), &mut answer.text),
         false => r.var_named(args.a, &mut answer.text),
@@ -31,11 +34,19 @@ fn var(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
 }
 
-fn set_var(r: &mut Request, name: &[u8], value: Option<&[u8]>, answer: &mut Answer) -> i32 {
+fn set_var<S: Session>(r: &mut S, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    assign(r, args.a, Some(args.b), answer)
+}
+
+fn unset_var<S: Session>(r: &mut S, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    assign(r, args.a, None, answer)
+}
+
+fn assign<S: Session>(r: &mut S, name: &[u8], value: Option<&[u8]>, answer: &mut Answer) -> i32 {
     let shown = String::from_utf8_lossy(name);
     let name = name.to_ascii_lowercase();
-    let gen = std::rc::Rc::clone(r.gen());
-    let vars = gen.registry();
+    let part = Rc::clone(r.part());
+    let vars = part.registry();
     match vars.find(&name) {
         Some(Named::Number(id)) => {
             if !vars.is_changeable(&name) {
@@ -53,8 +64,8 @@ fn set_var(r: &mut Request, name: &[u8], value: Option<&[u8]>, answer: &mut Answ
     }
 }
 
-fn capture(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    match r.values.captures.get(args.i as usize) {
+fn capture<S: Session>(r: &mut S, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    match r.values().captures.get(args.i as usize) {
         Some(text) => answer.text(text),
         None => code::NIL,
     }

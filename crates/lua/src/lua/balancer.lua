@@ -86,6 +86,21 @@ function balancer.set_upstream_tls(on)
     return finish(raw(OP_TLS, (on == 0 or on == false) and 0 or 1))
 end
 
+-- In stream connections are for no name, and are not kept.
+if weir.stream then
+    local set_current_peer = balancer.set_current_peer
+    function balancer.set_current_peer(address, port, host)
+        if host ~= nil then
+            error("bad argument #3 to 'set_current_peer' ('host' not yet implemented in stream subsystem)", 2)
+        end
+        return set_current_peer(address, port)
+    end
+    function balancer.enable_keepalive()
+        error("'enable_keepalive' not yet implemented in stream subsystem", 2)
+    end
+    balancer.recreate_request, balancer.set_upstream_tls = nil, nil
+end
+
 package.preload["ngx.balancer"] = function()
     return balancer
 end

@@ -137,9 +137,9 @@ weir.log_offset = 1
 local function place(level)
     local info = debug_getinfo(level, "nSl")
     if not info then
-        return "[lua] "
+        return (weir.stream or "") .. "[lua] "
     end
-    local text = "[lua] " .. info.short_src:gsub("^.*/", "") .. ":" .. (info.currentline or 0) .. ": "
+    local text = (weir.stream or "") .. "[lua] " .. info.short_src:gsub("^.*/", "") .. ":" .. (info.currentline or 0) .. ": "
     if info.name then
         text = text .. info.name .. "(): "
     end
@@ -170,6 +170,14 @@ function print(...)
     C(OP_LOG, 6, text, #text, "", 0, 0, 0)
 end
 
+-- In stream the log's lines say so, but for those of datagrams.
+function weir.named(text)
+    if weir.stream and text:find("^lua ") and not text:find("^lua udp") then
+        return weir.stream .. text
+    end
+    return text
+end
+
 -- Whether lines of the level debug go anywhere.
 function weir.debugs()
     return C(OP_LOG_ENABLED, 8, "", 0, "", 0, 0, 0) == 1
@@ -177,6 +185,6 @@ end
 
 function weir.debug(...)
     if weir.debugs() then
-        weir.report(8, concat { ... })
+        weir.report(8, weir.named(concat { ... }))
     end
 end

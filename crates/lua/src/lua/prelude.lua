@@ -289,7 +289,7 @@ local function thread_over(run, co, ok, ...)
         return
     end
     if not ok then
-        report_abort("lua user thread", co, (...))
+        report_abort((weir.stream or "") .. "lua user thread", co, (...))
     end
     info.dead = true
     info.n = select("#", ...) + 1
@@ -331,6 +331,7 @@ end
 
 local function over(run)
     runs[run.id] = nil
+    run.over = true
     for co, info in pairs(run.threads) do
         info.dead = true
     end

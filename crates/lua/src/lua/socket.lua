@@ -16,11 +16,11 @@ local meta = { __index = Tcp }
 local socket = {}
 ngx.socket = socket
 
-local debug, run_id = weir.debug, weir.run_id
+local debug, run_id, alive = weir.debug, weir.run_id, weir.native "is_alive"
 
 local function log(sock, text)
     if sock.logs then
-        weir.report(4, text)
+        weir.report(4, weir.named(text))
     end
 end
 
@@ -48,7 +48,11 @@ local function own(sock, what)
         error("bad argument #1 to '" .. what .. "' (table expected, got " .. (sock == nil and "nil" or type(sock)) .. ")", 3)
     end
     if sock.run ~= run_id() then
-        error("bad request", 3)
+        if alive(0, nil, nil, sock.run) then
+            error("bad request", 3)
+        end
+        -- It was closed with what had made it.
+        sock.connected = false
     end
     return sock.id
 end

@@ -39,6 +39,27 @@ local function session_of(id)
     weir.run()
     return ffi.gc(session_type(id), collected)
 end
+-- The number of a session, if it is one.
+local function number_of(session)
+    return ffi.istype(session_type, session) and session.id or nil
+end
+
+-- In stream they are of the type that they have in OpenResty.
+if weir.stream then
+    local KEY = {}
+    function session_of(id)
+        local session = newproxy(true)
+        local meta = getmetatable(session)
+        meta[KEY] = { id = id }
+        meta.__gc = function() collected(meta[KEY]) end
+        return session
+    end
+    function number_of(session)
+        local meta = type(session) == "userdata" and getmetatable(session)
+        local kept = meta and rawget(meta, KEY)
+        return kept and kept.id or nil
+    end
+end
 
 function Tcp.setclientcert(sock, cert, key)
     own(sock, "setclientcert")
@@ -92,7 +113,7 @@ function Tcp.sslhandshake(sock, reused, name, verify, status_req, ...)
     if not sock.connected then
         return nil, "closed"
     end
-    local earlier = ffi.istype(session_type, reused) and reused
+    local earlier = number_of(reused)
     if raw(OP_IS_TLS, id) == 1 then
         if earlier then
             return reused
@@ -104,13 +125,13 @@ function Tcp.sslhandshake(sock, reused, name, verify, status_req, ...)
     end
     free_sessions()
     if earlier then
-        debug(("lua ssl set session: %08X"):format(earlier.id))
+        debug(("lua ssl set session: %08X"):format(earlier))
     end
     if name then
         debug('lua ssl server name: "', name, '"')
     end
     -- An answer of the server's about its certificate is always asked for.
-    local code = raw(OP_HANDSHAKE, id, name, sock.client_cert, verify and 1 or 0, earlier and earlier.id or 0)
+    local code = raw(OP_HANDSHAKE, id, name, sock.client_cert, verify and 1 or 0, earlier or 0)
     if code == -1 then
         return failed(sock, name, ffi_string(out.p, out.n))
     end

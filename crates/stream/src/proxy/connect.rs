@@ -1,6 +1,7 @@
 //! A server is found for a session, and connected to; where that fails, the next.
 
-use super::{datagrams, Pass, ProxySrv};
+use super::balanced::{Answer, Balanced};
+use super::{datagrams, toward, Pass, ProxySrv};
 use crate::serve::{BAD_GATEWAY, ERROR, OK};
 use crate::Session;
 use std::future::poll_fn;
@@ -20,8 +21,8 @@ use weir_runtime::net::{is_out_of_descriptors, Stream};
 use weir_script::template::Template;
 use weir_tls::TlsError;
 use weir_upstream::{
-    ad_hoc, connect_failure, error_text, Lease, Link, LinkError, Peer, PeerAddr, SecureError,
-    SocketOptions, UpstreamMain, Wanted, WorkerGroup,
+    ad_hoc, connect_failure, error_text, Choice, Key, Lease, Link, LinkError, Peer, PeerAddr,
+    SecureError, SocketOptions, UpstreamMain, Wanted, WorkerGroup,
 };
 
 /// No name of a protocol is longer (RFC 7301, section 3.1).
@@ -78,7 +79,7 @@ async fn join(s: &mut Session) -> Result<Box<Joined>, u16> {
         let most = u32::try_from(*conf.next_upstream_tries).unwrap_or(u32::MAX);
         choice.tries = choice.tries.min(most);
     }
-    let mut key = group.key(s);
+    let key = group.key(s);
     if s.match_failed() {
         return Err(ERROR);
     }
@@ -95,44 +96,120 @@ async fn join(s: &mut Session) -> Result<Box<Joined>, u16> {
     if s.match_failed() {
         return Err(ERROR);
     }
-    let begun_ms = clock::mono_ms();
-    loop {
-        s.doing = "connecting to upstream";
-        let Some(lease) = group.pick(&mut choice, &mut key) else {
-            let peer = Rc::clone(&group.shown_name);
-            let state = UpstreamState::new(peer, false);
-            s.upstream.push(UpstreamState { response_us: Some(0), ..state });
-            s.log(LogLevel::Error, "no live upstreams");
-            return Err(BAD_GATEWAY);
-        };
-        let peer = group.name_of(lease.peer);
-        s.upstream.push(UpstreamState::new(peer, false));
-        let asked_us = clock::mono_us();
-        lease.chosen(asked_us);
-        let connected = match s.conn().is_udp() {
-            true => connect_udp(s, &lease, &options).map(Connected::Datagrams),
-            false => connect(s, conf, &lease, &options, tls.as_ref()).await.map(Connected::Bytes),
-        };
-        match connected {
-            Ok(connected) => return begin(s, conf, connected, lease, asked_us),
-            Err(status) => {
-                if let Some(state) = s.upstream.last_mut() {
-                    state.response_us = Some(clock::mono_us().saturating_sub(asked_us));
-                }
-                let is_late = *conf.next_upstream_timeout > 0
-                    && clock::mono_ms() - begun_ms >= *conf.next_upstream_timeout;
-                if lease.release(&mut choice, status.is_none()) {
-                    s.log(LogLevel::Warn, DISABLED);
-                }
-                if let Some(status) = status {
-                    return Err(status);
-                }
-                if choice.tries == 0 || !*conf.next_upstream || is_late {
-                    return Err(BAD_GATEWAY);
-                }
+    let balanced = Balanced::of(&group, conf, &mut choice);
+    let mut way = Way { conf, group, choice, key, balanced, options, tls };
+    way.go(s).await
+}
+
+/// Through an upstream, to a server that takes the session.
+struct Way<'a> {
+    conf: &'a ProxySrv,
+    group: Rc<WorkerGroup>,
+    choice: Choice,
+    key: Key,
+    /// Where code chooses.
+    balanced: Option<Balanced>,
+    options: SocketOptions,
+    tls: Option<Wanted>,
+}
+
+impl Way<'_> {
+    async fn go(&mut self, s: &mut Session) -> Result<Box<Joined>, u16> {
+        let begun_ms = clock::mono_ms();
+        let conf = self.conf;
+        loop {
+            s.doing = "connecting to upstream";
+            let lease = match self.pick(s)? {
+                Picked::Server(lease) => lease,
+                Picked::None if self.choice.tries > 0 && *conf.next_upstream => continue,
+                Picked::None => return Err(BAD_GATEWAY),
+            };
+            let peer = lease.group().name_of(lease.peer);
+            s.upstream.push(UpstreamState::new(peer, false));
+            let asked_us = clock::mono_us();
+            lease.chosen(asked_us);
+            let status = match self.connect(s, &lease).await {
+                Ok(connected) => return self.begin(s, connected, lease, asked_us),
+                Err(status) => status,
+            };
+            if let Some(state) = s.upstream.last_mut() {
+                state.response_us = Some(clock::mono_us().saturating_sub(asked_us));
+            }
+            let is_late = *conf.next_upstream_timeout > 0
+                && clock::mono_ms() - begun_ms >= *conf.next_upstream_timeout;
+            if self.give_back(lease, status.is_none()) {
+                s.log(LogLevel::Warn, DISABLED);
+            }
+            if let Some(status) = status {
+                return Err(status);
+            }
+            if self.choice.tries == 0 || !*conf.next_upstream || is_late {
+                return Err(BAD_GATEWAY);
             }
         }
     }
+
+    /// The next server; an error is the status to end with.
+    fn pick(&mut self, s: &mut Session) -> Result<Picked, u16> {
+        let Way { group, choice, key, balanced, .. } = self;
+        let lease = match balanced {
+            None => group.pick(choice, key),
+            Some(balanced) => match balanced.choose(s, group, choice, key) {
+                Answer::Server(lease) => lease,
+                Answer::Status(status) => return Err(status),
+                Answer::Next => return Ok(Picked::None),
+            },
+        };
+        if let Some(lease) = lease {
+            return Ok(Picked::Server(lease));
+        }
+        let peer = Rc::clone(&group.shown_name);
+        let state = UpstreamState::new(peer, false);
+        s.upstream.push(UpstreamState { response_us: Some(0), ..state });
+        s.log(LogLevel::Error, "no live upstreams");
+        Err(BAD_GATEWAY)
+    }
+
+    fn give_back(&mut self, lease: Lease, failed: bool) -> bool {
+        match &mut self.balanced {
+            None => lease.release(&mut self.choice, failed),
+            Some(balanced) => balanced.give_back(lease, &self.group, &mut self.choice, failed),
+        }
+    }
+
+    /// An error is a status to end with, or `None` for the next server.
+    async fn connect(&mut self, s: &mut Session, lease: &Lease) -> Result<Connected, Option<u16>> {
+        let balanced = self.balanced.as_ref();
+        if let Some(local) = balanced.and_then(Balanced::local) {
+            self.options.bind = Some(local);
+        }
+        if s.conn().is_udp() {
+            return connect_udp(s, lease, &self.options).map(Connected::Datagrams);
+        }
+        let timeout = balanced.and_then(Balanced::connect_ms);
+        let timeout = timeout.unwrap_or(*self.conf.connect_timeout);
+        let tls = self.tls.as_ref();
+        connect(s, (self.conf, timeout), lease, &self.options, tls).await.map(Connected::Bytes)
+    }
+
+    /// The client and the server are to talk.
+    fn begin(
+        &self,
+        s: &mut Session,
+        connected: Connected,
+        lease: Lease,
+        asked_us: u64,
+    ) -> Result<Box<Joined>, u16> {
+        let quiet = self.balanced.as_ref().and_then(Balanced::quiet_ms);
+        begin(s, (self.conf, quiet), connected, lease, asked_us)
+    }
+}
+
+/// What has come of looking for a server.
+enum Picked {
+    Server(Lease),
+    /// The code wants to be asked again.
+    None,
 }
 
 /// Behind the lines of the error log: the server, and how much has passed.
@@ -250,13 +327,13 @@ fn connect_udp(
 /// Connects; an error is a status to end with, or `None` for the next server.
 async fn connect(
     s: &mut Session,
-    conf: &ProxySrv,
+    (conf, timeout_ms): (&ProxySrv, u64),
     lease: &Lease,
     options: &SocketOptions,
     tls: Option<&Wanted>,
 ) -> Result<Box<Link>, Option<u16>> {
     let addr = &lease.config().addr;
-    match Link::connect(addr, options, *conf.connect_timeout, &s.conn().worker).await {
+    match Link::connect(addr, options, timeout_ms, &s.conn().worker).await {
         Ok(mut link) => {
             if s.server().base.tcp_nodelay && matches!(addr, PeerAddr::Ip(_)) {
                 link.stream.set_nodelay(true);
@@ -307,7 +384,11 @@ async fn secure(
         return Err(Some(ERROR));
     }
     let begun_us = clock::mono_us();
-    let done = link.secure(wanted, *conf.connect_timeout).await;
+    let timeout_ms = *conf.connect_timeout;
+    let done = match toward::of(s) {
+        None => link.secure(wanted, timeout_ms).await,
+        Some(code) => Box::pin(toward::secure(s, link, wanted, timeout_ms, code)).await,
+    };
     lease.secured(link, Some(&done), begun_us);
     let text = match done {
         Ok(()) => return Ok(()),
@@ -331,10 +412,10 @@ async fn secure(
     Err(None)
 }
 
-/// The client and the server are to talk.
+/// `quiet_ms`: how long both may be quiet, where the configuration does not say it.
 fn begin(
     s: &mut Session,
-    conf: &ProxySrv,
+    (conf, quiet_ms): (&ProxySrv, Option<u64>),
     connected: Connected,
     mut lease: Lease,
     asked_us: u64,
@@ -361,7 +442,7 @@ fn begin(
         return Err(ERROR);
     }
     s.doing = "proxying connection";
-    let timeout_ms = *conf.timeout;
+    let timeout_ms = quiet_ms.unwrap_or(*conf.timeout);
     let to = match connected {
         Connected::Bytes(link) => {
             let size = *conf.buffer_size as usize;

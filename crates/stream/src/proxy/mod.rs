@@ -1,10 +1,14 @@
 //! `proxy_pass` (nginx's `ngx_stream_proxy_module`): a session's bytes go to a server, and the server's
 //! to the client.
 
+mod balanced;
 mod connect;
 mod datagrams;
 mod rows;
+mod toward;
 mod way;
+
+pub use toward::Lent;
 
 pub use rows::MODULE;
 pub(crate) use way::{upstream_of, Way};

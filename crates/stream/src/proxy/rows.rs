@@ -212,7 +212,7 @@ impl Secures for Tls {
 /// `proxy_…`: the bytes go to another server.
 pub const MODULE: StreamModule = StreamModule {
     rows: joined_rows!(ROWS, SslRows::<Tls>::ROWS),
-    slots: &[SlotVtable::of::<ProxySrv>()],
+    slots: &[SlotVtable::of::<ProxySrv>(), SlotVtable::of::<super::Lent>()],
     build: Some(build),
     binds_any_source: Some(|stream| {
         let transparent = |b: &bind::Bind| b.transparent;

@@ -1,0 +1,277 @@
+-- The session of stream: what goes to the client, and its connection as a socket.
+
+local weir = ...
+local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
+local ffi_string = require("ffi").string
+local error, type, tostring, tonumber, setmetatable, select, floor = error, type, tostring, tonumber, setmetatable, select, math.floor
+local own, log, Tcp = weir.own_socket, weir.log_of_socket, weir.tcp
+
+local OP_PRINT, OP_FLUSH, OP_EOF = op "session_print", op "session_flush", op "session_eof"
+local OP_SOCKET, OP_PEEK, OP_TAKE = op "session_socket", op "session_peek", op "session_take"
+local OP_SHUTDOWN, OP_ANSWER, OP_EXIT, OP_DEFAULTS = op "session_shutdown", op "session_answer", op "exit", op "sock_defaults"
+
+ngx.send_headers, ngx.arg = nil, nil
+ngx.req.start_time = weir.request_start
+
+local function put(code)
+    if code == 1 then
+        return 1
+    elseif code == -1 then
+        return nil, ffi_string(out.p, out.n)
+    end
+    local ok, e = weir.await(out.i)
+    return ok and 1 or nil, e
+end
+
+function ngx.say(...)
+    local text = weir.text_of("say", true, select("#", ...), ...)
+    local code = check(C(OP_PRINT, 0, text, #text, "", 0, 0, 0))
+    local ok, e = put(code)
+    return ok, e
+end
+
+function ngx.print(...)
+    local text = weir.text_of("print", false, select("#", ...), ...)
+    local code = check(C(OP_PRINT, 0, text, #text, "", 0, 0, 0))
+    local ok, e = put(code)
+    return ok, e
+end
+
+function ngx.flush(...)
+    if select("#", ...) > 1 then
+        error("attempt to pass " .. select("#", ...) .. " arguments, but accepted 0 or 1", 2)
+    end
+    local wait = ...
+    if wait ~= nil and type(wait) ~= "boolean" then
+        error("bad argument #1 to 'flush' (boolean expected, got " .. type(wait) .. ")", 2)
+    end
+    local code = check(raw(OP_FLUSH, wait and 1 or 0))
+    local ok, e = put(code)
+    return ok, e
+end
+
+function ngx.eof(...)
+    if select("#", ...) ~= 0 then
+        error("no argument is expected", 2)
+    end
+    local code = check(raw(OP_EOF))
+    weir.report(8, "lua send eof")
+    local ok, e = put(code)
+    return ok, e
+end
+
+-- Whoever looks for what code waits for finds it in the log.
+local sleep = ngx.sleep
+function ngx.sleep(...)
+    local time = tonumber((...))
+    if not time or time < 0 or select("#", ...) ~= 1 or not weir.debugs() then
+        return sleep(...)
+    end
+    weir.report(8, ("lua ready to sleep for %d ms"):format(time * 1000))
+    sleep(time)
+    weir.report(8, "stream lua sleep timer expired")
+end
+
+----------------------------------------------------------------------------------------------------- the client's connection
+
+local Session = {
+    send = Tcp.send, settimeout = Tcp.settimeout, settimeouts = Tcp.settimeouts, getfd = Tcp.getfd,
+}
+local meta = { __index = Session }
+
+-- What was read before the socket was there is the first that it reads.
+local OP_GIVE = op "session_give"
+local function consume(sock)
+    if sock.peeking or sock.securing then
+        return "socket busy reading"
+    end
+    if not sock.consumed then
+        sock.consumed = true
+        check(raw(OP_GIVE, sock.id))
+    end
+end
+
+for _, name in ipairs { "receive", "receiveany" } do
+    local f = Tcp[name]
+    Session[name] = function(sock, ...)
+        own(sock, name)
+        local busy = consume(sock)
+        if busy then
+            return nil, busy
+        end
+        return f(sock, ...)
+    end
+end
+
+function Session.receiveuntil(sock, ...)
+    own(sock, "receiveuntil")
+    local next_piece, e = Tcp.receiveuntil(sock, ...)
+    if not next_piece then
+        return nil, e
+    end
+    return function(...)
+        local busy = consume(sock)
+        if busy then
+            return nil, busy
+        end
+        return next_piece(...)
+    end
+end
+
+function Session.peek(...)
+    local n = select("#", ...)
+    if n ~= 2 then
+        error("expecting 2 arguments (including the object), but got " .. n, 2)
+    end
+    local sock, size = ...
+    if weir.phase() ~= "preread" then
+        check(raw(OP_PEEK))
+    end
+    if type(sock) == "table" and sock.consumed then
+        error("attempt to peek on a consumed socket", 2)
+    end
+    own(sock, "peek")
+    if sock.peeking then
+        return nil, "socket busy reading"
+    end
+    size = tonumber(size)
+    if not size then
+        error("argument must be a number", 2)
+    end
+    if size < 0 then
+        error("bad argument #2 to 'peek' (bytes can not be negative)", 2)
+    end
+    if size < 1 then
+        return ""
+    end
+    local code = check(raw(OP_PEEK, 0, nil, nil, floor(size)))
+    if code == 2 then
+        return ffi_string(out.p, out.n)
+    end
+    sock.peeking = true
+    local text = weir.await(out.i)
+    sock.peeking = false
+    if type(text) == "number" then
+        -- They do not come: the session is over.
+        C(OP_EXIT, text, "", 0, "", 0, 1, 0)
+        weir.leave()
+    end
+    return text
+end
+
+local OP_SECURE = op "session_secure"
+
+function Session.serversslhandshake(...)
+    local n = select("#", ...)
+    if n ~= 1 then
+        error("ngx.socket serversslhandshake: expecting 1 argument (the object), but seen " .. n, 2)
+    end
+    local sock = ...
+    own(sock, "serversslhandshake")
+    weir.debug("lua tcp socket server ssl handshake")
+    if not sock.connected or sock.closed_for_sending then
+        return nil, "closed"
+    end
+    if sock.peeking or sock.securing then
+        return nil, "socket busy reading"
+    end
+    local code = check(raw(OP_SECURE, sock.id))
+    if code == -1 then
+        return nil, ffi_string(out.p, out.n)
+    elseif code == 100 then
+        -- Nothing else is read meanwhile.
+        sock.securing, sock.consumed = true, true
+        local ok, e = weir.await(out.i)
+        sock.securing = false
+        if not ok then
+            sock.connected = false
+            return nil, e
+        end
+    end
+    local var = ngx.var
+    return { protocol = var.ssl_protocol, cipher = var.ssl_cipher, session_reused = var.ssl_session_reused == "r" }
+end
+
+function Session.shutdown(...)
+    local n = select("#", ...)
+    if n ~= 2 then
+        error("expecting 2 arguments (including the object) but seen " .. n, 2)
+    end
+    local sock, how = ...
+    own(sock, "shutdown")
+    if not sock.connected then
+        return nil, "closed"
+    end
+    if how ~= "send" then
+        error("bad argument #2 to 'shutdown' (bad shutdown argument: " .. tostring(how) .. ")", 2)
+    end
+    local code = check(raw(OP_SHUTDOWN))
+    if code == -1 then
+        return nil, ffi_string(out.p, out.n)
+    end
+    sock.closed_for_sending = true
+    weir.debug("lua shutdown socket write direction")
+    return 1
+end
+
+function Session.send(sock, data)
+    own(sock, "send")
+    if sock.securing then
+        return nil, "socket busy connecting"
+    end
+    if sock.closed_for_sending then
+        log(sock, "attempt to send data on a closed socket: u:0000000000000000, c:0000000000000000, ft:0 eof:0")
+        return nil, "closed"
+    end
+    return Tcp.send(sock, data)
+end
+
+----------------------------------------------------------------------------------------------------- the client's datagrams
+
+local Datagrams = {}
+local datagrams_meta = { __index = Datagrams }
+
+function Datagrams.receive(sock, size)
+    own(sock, "receive")
+    size = math.min(tonumber(size) or 65536, 65536)
+    return finish(raw(OP_TAKE, 0, nil, nil, size))
+end
+
+function Datagrams.send(sock, data)
+    own(sock, "send")
+    local text = data
+    if type(data) ~= "string" then
+        text = weir.text_of("send", false, 1, data)
+    end
+    local code = check(C(OP_ANSWER, 0, text, #text, "", 0, 0, 0))
+    if code == -1 then
+        return nil, ffi_string(out.p, out.n)
+    end
+    return 1
+end
+
+-- A datagram is there or not.
+function Datagrams.settimeout(sock)
+    own(sock, "settimeout")
+end
+
+function ngx.req.socket(...)
+    if select("#", ...) > 1 then
+        error("expecting zero arguments, but got " .. select("#", ...), 2)
+    end
+    local code = check(raw(OP_SOCKET))
+    if code == -1 then
+        return nil, ffi_string(out.p, out.n)
+    elseif code == 1 then
+        return setmetatable({ id = 0, run = weir.run_id() }, datagrams_meta)
+    end
+    local id = out.x
+    raw(OP_DEFAULTS)
+    local _, _, logs, read_ms, send_ms = unpack((weir.list()))
+    return setmetatable({
+        id = id, logs = logs, run = weir.run_id(), read_ms = read_ms, send_ms = send_ms, connected = true,
+    }, meta)
+end
+
+ngx.config.subsystem = "stream"
+ngx.config.ngx_lua_version = 20
