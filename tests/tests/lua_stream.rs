@@ -350,6 +350,10 @@ fn what_is_refused() {
         ("init_by_lua_block { this is not }", "init_by_lua error"),
         ("init_by_lua a; init_by_lua b;", "\"init_by_lua\" directive is duplicate"),
         ("lua_sa_restart off;", "remove the directive"),
+        (
+            &format!("{server} proxy_ssl_verify_by_lua_block {{ }} proxy_pass 127.0.0.1:1; }}"),
+            "proxy_ssl_verify_by_lua* should be used with proxy_ssl directive",
+        ),
         (&format!("{server} content_by_lua a; content_by_lua_block {{ }} }}"), "is duplicate"),
     ] {
         let output = run_cli(&["-t"], &conf(text));
@@ -390,9 +394,10 @@ fn handshakes_with_servers() {
     .file("refuse.lua", "ngx.exit(ngx.ERROR)")
     .start();
     assert_eq!(heard(&server, 1, b""), "CN=client");
-    server.expect_error("proxy_ssl_verify while SSL handshaking to upstream, client: 127.0.0.1");
+    server
+        .expect_error("proxy_ssl_verify while loading proxy ssl verify by lua, client: 127.0.0.1");
     assert_eq!(heard(&server, 2, b""), "");
-    server.expect_error("none.lua:1: none while SSL handshaking to upstream");
+    server.expect_error("none.lua:1: none while loading proxy ssl certificate by lua");
     server.expect_error("certificate verify failed");
 }
 

@@ -243,6 +243,15 @@ fn build(b: &mut Build<'_>) -> ConfResult {
 
 fn build_stream(b: &mut weir_stream::Build<'_>) -> ConfResult {
     if is_used(b.servers)? {
+        for slots in b.servers.iter().filter(|slots| !weir_stream::speaks_tls(slots)) {
+            let text = match moments(slots) {
+                0 => continue,
+                at if at & toward::VERIFY != 0 => "proxy_ssl_verify_by_lua",
+                _ => "proxy_ssl_certificate_by_lua",
+            };
+            let text = format!("{text}* should be used with proxy_ssl directive");
+            return Err(Diagnostic::emerg(text));
+        }
         let code = toward::Code { moments, says: says_in_stream };
         b.main.get_mut::<weir_stream::Lent>().toward = Some(code);
     }

@@ -32,7 +32,7 @@ pub use module::{
 };
 pub use pass::MODULE as PASS;
 pub use preread::MODULE as PREREAD;
-pub use proxy::{Lent, MODULE as PROXY};
+pub use proxy::{speaks_tls, Lent, MODULE as PROXY};
 pub use ret::MODULE as RETURN;
 pub use serve::{serve, FORBIDDEN, UNAVAILABLE};
 pub use session::Session;

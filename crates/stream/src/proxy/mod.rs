@@ -8,7 +8,7 @@ mod rows;
 mod toward;
 mod way;
 
-pub use toward::Lent;
+pub use toward::{speaks_tls, Lent};
 
 pub use rows::MODULE;
 pub(crate) use way::{upstream_of, Way};

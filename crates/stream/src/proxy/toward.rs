@@ -1,10 +1,11 @@
 //! Handshakes with servers that code of a module has a say in.
 
+use super::ProxySrv;
 use crate::Session;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::Session as _;
-use weir_module::{slot, ConfType, Level};
+use weir_module::{slot, ConfType, Level, Slots};
 use weir_runtime::timer;
 use weir_upstream::toward::{self, Toward};
 use weir_upstream::{Link, SecureError, Wanted};
@@ -19,6 +20,11 @@ pub struct Lent {
 impl ConfType for Lent {
     const LEVEL: Level = Level::Main;
     slot!();
+}
+
+/// Whether what a server passes on goes with TLS, once its configuration is merged.
+pub fn speaks_tls(slots: &Slots) -> bool {
+    *slots.get::<ProxySrv>().ssl
 }
 
 /// The code of a server, and when it runs.
@@ -48,8 +54,11 @@ pub(super) async fn secure(
     let refused = |why: &str| Err(SecureError::Refused(why.to_string()));
     let before = Rc::new(Toward { version: wanted.version(), ..Toward::default() });
     if moments & toward::CERTIFICATE != 0 {
+        let handshaking = std::mem::replace(&mut s.doing, "loading proxy ssl certificate by lua");
         let says = (code.says)(s, toward::CERTIFICATE, Rc::clone(&before));
-        match timer::within_ms(timeout_ms, says).await {
+        let said = timer::within_ms(timeout_ms, says).await;
+        s.doing = handshaking;
+        match said {
             None => return Err(SecureError::Timeout),
             Some(false) => return refused(CALLBACK_FAILED),
             Some(true) => {}
@@ -65,8 +74,11 @@ pub(super) async fn secure(
         return Ok(());
     }
     let behind = Rc::new(Toward { shown: link.shown(), ..Toward::default() });
+    let handshaking = std::mem::replace(&mut s.doing, "loading proxy ssl verify by lua");
     let says = (code.says)(s, toward::VERIFY, Rc::clone(&behind));
-    match timer::within_ms(timeout_ms, says).await {
+    let said = timer::within_ms(timeout_ms, says).await;
+    s.doing = handshaking;
+    match said {
         None => Err(SecureError::Timeout),
         Some(false) => refused(VERIFY_FAILED),
         Some(true) if behind.verdict.get() != 0 && wanted.verifies() => {
