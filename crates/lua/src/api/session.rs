@@ -135,7 +135,7 @@ fn socket(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     // What was read or looked at is the session's until something is read.
     let sock = Sock::on(Line::Session(conn), Vec::new(), defaults);
     state.run.keep_sock(id, sock);
-    answer.number(f64::from(id))
+    answer.number(id as f64)
 }
 
 /// `x`: how many of the first bytes.

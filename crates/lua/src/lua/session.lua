@@ -19,7 +19,7 @@ local function put(code)
     elseif code == -1 then
         return nil, ffi_string(out.p, out.n)
     end
-    local ok, e = weir.await(out.i)
+    local ok, e = weir.await(out.x)
     return ok and 1 or nil, e
 end
 
@@ -149,7 +149,7 @@ function Session.peek(...)
         return ffi_string(out.p, out.n)
     end
     sock.peeking = true
-    local text = weir.await(out.i)
+    local text = weir.await(out.x)
     sock.peeking = false
     if type(text) == "number" then
         -- They do not come: the session is over.
@@ -181,7 +181,7 @@ function Session.serversslhandshake(...)
     elseif code == 100 then
         -- Nothing else is read meanwhile.
         sock.securing, sock.consumed = true, true
-        local ok, e = weir.await(out.i)
+        local ok, e = weir.await(out.x)
         sock.securing = false
         if not ok then
             sock.connected = false
