@@ -14,13 +14,19 @@
 //!   [`weir_function`], which is a function of Lua's own kind: LuaJIT allows that of no call by the FFI.
 #![allow(unsafe_code)]
 
+use crate::watch::{Seat, Verdict};
 use mlua_sys as lua;
 use std::alloc::{alloc, dealloc, realloc, Layout};
 use std::any::Any;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void, CStr};
+use std::fmt::Write as _;
+use std::io;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Arc;
+use weir_runtime::interrupt;
 
 /// Whether that is Lua, in a state of its own; an error is what the compiler says.
 pub(crate) fn check_syntax(text: &[u8], name: &CStr) -> Result<(), String> {
@@ -64,6 +70,9 @@ pub(crate) struct Answer {
 pub(crate) trait Host {
     /// The code is for the Lua side to know what is in the answer.
     fn call(&mut self, op: i32, args: &Args<'_>, answer: &mut Answer) -> i32;
+
+    /// Code has run for so long, and is at this place now: what becomes of it.
+    fn overdue(&mut self, ms: u64, place: &str) -> Verdict;
 }
 
 /// As the Lua side declares it.
@@ -105,6 +114,8 @@ pub(crate) struct Engine {
     shared: *mut Shared,
     /// The registry's number of the function that all calls go to.
     entry: c_int,
+    /// By which others see that Lua runs.
+    seat: Arc<Seat>,
 }
 
 /// How an entry has failed: nothing of it can be relied on but the text.
@@ -117,8 +128,12 @@ pub(crate) enum Failure {
 }
 
 thread_local! {
-    /// Whether Lua runs on this thread.
-    static RUNNING: Cell<bool> = const { Cell::new(false) };
+    /// The state that runs on this thread; null where none does. The handler of a signal reads it, too.
+    static RUNS: AtomicPtr<lua::lua_State> = const { AtomicPtr::new(ptr::null_mut()) };
+    /// The state that runs has a hook. Written by the handler as well.
+    static ARMED: Cell<bool> = const { Cell::new(false) };
+    /// Code is to end, wherever it catches that.
+    static ENDS: Cell<bool> = const { Cell::new(false) };
     /// Who answers the engine that runs on this thread.
     static HOST: Cell<Option<(*mut dyn Host, *mut Shared)>> = const { Cell::new(None) };
 }
@@ -268,6 +283,143 @@ unsafe fn text_at(l: *mut lua::lua_State, at: c_int) -> String {
     }
 }
 
+extern "C" {
+    /// The hook at work is over, although it has not returned (`luajit/build/hook.c`).
+    fn weir_leave_hook(l: *mut lua::lua_State);
+}
+
+/// So many calls of a place are shown.
+const PLACE_CALLS: c_int = 16;
+/// The chunk whose code keeps the accounts of runs (`lua/prelude.lua`).
+const ACCOUNTS: &CStr = c"=weir";
+/// What is raised in code that has run for too long.
+const TOO_LONG: &str = "it has run for longer than lua_max_run_time without waiting";
+
+/// Has code that runs on threads which are interrupted look at itself.
+///
+/// # Errors
+///
+/// The system has no such thing.
+pub(crate) fn install_interrupts() -> io::Result<()> {
+    // SAFETY: the handler reads and writes thread-locals that are there from the thread's beginning, and calls what
+    // LuaJIT says may be called from the handler of a signal.
+    unsafe { interrupt::install(on_interrupt) }
+}
+
+/// In the handler of a signal: the state that runs here is given a hook, which comes before its next instruction.
+/// Where this has interrupted LuaJIT itself in the same thing, the hook may be lost; whoever interrupts does so again.
+extern "C" fn on_interrupt() {
+    let state = RUNS.with(|runs| runs.load(Ordering::Acquire));
+    if state.is_null() {
+        return;
+    }
+    ARMED.set(true);
+    // SAFETY: the state runs on this very thread, so that it is there; `lua_sethook` may be called from handlers.
+    unsafe {
+        // All over again, whatever was there.
+        lua::lua_sethook(state, None, 0, 0);
+        lua::lua_sethook(state, Some(hook), lua::LUA_MASKCOUNT, 1);
+    }
+}
+
+/// Takes the hook away. Every part of the dispatch tables changes twice, so that none is left as a signal in the
+/// midst of their making had left it.
+///
+/// # Safety
+///
+/// The state is this thread's; not to be called by a handler.
+unsafe fn disarm(l: *mut lua::lua_State) {
+    const ALL: c_int =
+        lua::LUA_MASKCALL | lua::LUA_MASKRET | lua::LUA_MASKLINE | lua::LUA_MASKCOUNT;
+    ARMED.set(false);
+    ENDS.set(false);
+    // SAFETY: as the caller says. No code runs between the two.
+    unsafe {
+        lua::lua_sethook(l, Some(hook), ALL, 1);
+        lua::lua_sethook(l, None, 0, 0);
+    }
+}
+
+/// Called before an instruction of code that has a hook. Once it is to end, all of it does: an error that it catches
+/// comes again at the next instruction. Only what keeps the accounts of runs is left to do so.
+unsafe extern "C-unwind" fn hook(l: *mut lua::lua_State, _: *mut lua::lua_Debug) {
+    // SAFETY: the state is the running one. Errors leave a frame with nothing to drop.
+    unsafe {
+        if !ENDS.get() {
+            match judge_overdue(l) {
+                Verdict::Ends => ENDS.set(true),
+                Verdict::GoesOn => return disarm(l),
+            }
+        }
+        if keeps_accounts(l) {
+            return;
+        }
+        lua::luaL_where(l, 0);
+        lua::lua_pushlstring(l, TOO_LONG.as_ptr().cast(), TOO_LONG.len());
+        lua::lua_concat(l, 2);
+        // What handles the error has a hook, too.
+        weir_leave_hook(l);
+        lua::lua_error(l);
+    }
+}
+
+/// Whether it runs what no entry may be without: the state's own thread has nothing else.
+unsafe fn keeps_accounts(l: *mut lua::lua_State) -> bool {
+    if RUNS.with(|runs| runs.load(Ordering::Relaxed)) == l {
+        return true;
+    }
+    // SAFETY: plain data, which is read only where it was filled; the names are the state's.
+    unsafe {
+        let mut at: lua::lua_Debug = std::mem::zeroed();
+        lua::lua_getstack(l, 0, &mut at) != 0
+            && lua::lua_getinfo(l, c"S".as_ptr(), &mut at) != 0
+            && !at.source.is_null()
+            && CStr::from_ptr(at.source) == ACCOUNTS
+    }
+}
+
+/// Asks the host about the entry, if it is the one that has run for long.
+unsafe fn judge_overdue(l: *mut lua::lua_State) -> Verdict {
+    let Some(ms) = Seat::of_thread().accused_ms() else { return Verdict::GoesOn };
+    let Some((host, shared)) = HOST.take() else { return Verdict::GoesOn };
+    // SAFETY: as in `answer`: the host is there until `enter` returns, and was taken away. The state is the running one.
+    let verdict = unsafe {
+        let place = place_of(l);
+        let done = catch_unwind(AssertUnwindSafe(|| (*host).overdue(ms, &place)));
+        done.unwrap_or_else(|panic| {
+            (*shared).panic = Some(panic);
+            Verdict::Ends
+        })
+    };
+    HOST.set(Some((host, shared)));
+    verdict
+}
+
+/// Where code is, from the innermost call outwards, as lines.
+unsafe fn place_of(l: *mut lua::lua_State) -> String {
+    let mut text = String::from("stack traceback:");
+    for level in 0..PLACE_CALLS {
+        // SAFETY: plain data, which is read only where it was filled; names are the state's, and end with a zero.
+        unsafe {
+            let mut at: lua::lua_Debug = std::mem::zeroed();
+            if lua::lua_getstack(l, level, &mut at) == 0
+                || lua::lua_getinfo(l, c"Sln".as_ptr(), &mut at) == 0
+            {
+                break;
+            }
+            let file = CStr::from_ptr(at.short_src.as_ptr()).to_string_lossy();
+            let _ = write!(text, "\n\t{file}");
+            if at.currentline > 0 {
+                let _ = write!(text, ":{}", at.currentline);
+            }
+            if !at.name.is_null() {
+                let _ = write!(text, ": in '{}'", CStr::from_ptr(at.name).to_string_lossy());
+            }
+        }
+    }
+    text
+}
+
 impl Engine {
     /// Begins a state that may take so many bytes. `text` is Lua code that is given the function to call, the place
     /// of its answers, a null pointer and the function that may enter; it answers the function that
@@ -287,7 +439,7 @@ impl Engine {
             let memory = ptr::addr_of_mut!((*shared).memory).cast::<c_void>();
             lua::lua_newstate(allocate, memory)
         };
-        let mut engine = Engine { state, shared, entry: 0 };
+        let mut engine = Engine { state, shared, entry: 0, seat: Seat::of_thread() };
         if state.is_null() {
             return Err(Failure::Memory);
         }
@@ -340,13 +492,16 @@ impl Engine {
     ) -> Result<i32, Failure> {
         // SAFETY: a field is read; no reference to `shared` is held elsewhere.
         let caller = unsafe { (*self.shared).caller };
-        let runs = RUNNING.get();
+        let runs = RUNS.with(|runs| !runs.load(Ordering::Relaxed).is_null());
         let l = match (runs, caller.is_null()) {
             (false, _) => self.state,
             (true, false) => caller,
             (true, true) => return Err(Failure::Error("Lua runs already".to_owned())),
         };
-        RUNNING.set(true);
+        if !runs {
+            self.seat.begin();
+            RUNS.with(|runs| runs.store(self.state, Ordering::Release));
+        }
         let entry = self.entry;
         let call = || {
             // SAFETY: the state is this engine's: not in use, or the coroutine that has called this operation by
@@ -364,7 +519,14 @@ impl Engine {
             }
         };
         let (top, status) = self.lend(host, call);
-        RUNNING.set(runs);
+        if !runs {
+            RUNS.with(|runs| runs.store(ptr::null_mut(), Ordering::Release));
+            self.seat.end();
+            if ARMED.get() {
+                // SAFETY: the state is this engine's and not in use.
+                unsafe { disarm(self.state) };
+            }
+        }
         let done = self.judge(l, status);
         // SAFETY: the one result, or an error, is on top of the stack, and is taken off it.
         let answer = unsafe {
@@ -395,6 +557,10 @@ impl Drop for Engine {
         impl Host for Nobody {
             fn call(&mut self, _: i32, _: &Args<'_>, _: &mut Answer) -> i32 {
                 BROKEN
+            }
+
+            fn overdue(&mut self, _: u64, _: &str) -> Verdict {
+                Verdict::GoesOn
             }
         }
         if !self.state.is_null() {

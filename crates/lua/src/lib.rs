@@ -20,6 +20,7 @@ mod rows;
 mod run;
 mod ssl;
 mod vm;
+mod watch;
 
 pub use filters::FILTERS;
 pub use proxy_ssl::MODULE as PROXY_SSL;

@@ -3,6 +3,7 @@
 use crate::border::{Answer, Args, Host};
 use crate::run::{Run, WaitFor};
 use crate::vm::Vm;
+use crate::watch::Verdict;
 use std::rc::Rc;
 use weir_http::generation::Location;
 use weir_http::Request;
@@ -85,6 +86,10 @@ impl Host for State<'_> {
                 None => code::NO_REQUEST,
             },
         }
+    }
+
+    fn overdue(&mut self, ms: u64, place: &str) -> Verdict {
+        crate::watch::overdue(self, ms, place)
     }
 }
 

@@ -4,11 +4,14 @@ use crate::balancer;
 use crate::code;
 use crate::conf::{DictConf, LuaLoc, LuaMain};
 use crate::phases;
+use crate::watch::{self, RunTime};
 use std::rc::Rc;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use weir_core::generation::Generation;
 use weir_core::zones;
 use weir_core::Worker;
 use weir_dict::Dict;
+use weir_http::generation::HttpConf;
 use weir_http::module::{Build, HttpModule};
 use weir_module::{
     first, set, ArgsExt, Arity, Cf, ConfResult, Context, Diagnostic, Directive, Row, RowBody,
@@ -190,6 +193,15 @@ fn replace(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
     out
 }
 
+fn run_time(d: &Directive) -> ConfResult<RunTime> {
+    let ends = match d.args.get(1).map(|word| &word.text[..]) {
+        None => false,
+        Some(b"end") => true,
+        Some(_) => return Err(d.bad(1, "only \"end\" may follow the time")),
+    };
+    Ok(RunTime { ms: d.msec(0)?, ends })
+}
+
 /// A dictionary is a zone of its own kind.
 const DICT: &str = "lua_shared_dict";
 /// The least that OpenResty takes.
@@ -277,6 +289,8 @@ const SETTINGS: &[Row] = &[
         n => Ok(n),
     })),
     Row::new("lua_socket_log_errors", LOC, Arity::FLAG, "on", "Whether failures of sockets are logged.", set!(loc, log_errors, first::flag)),
+    Row::new("lua_max_run_time", LOC, Arity::ONE_TWO, "1s", "How long code may run without waiting before a warning says where it is; with end it is ended then, and its request with 500. 0: for ever.", set!(loc, max_run_time, run_time))
+        .note("Weir's own. What waits begins anew. Calls of C's functions (patterns, the FFI) are interrupted when they return."),
     Row::new("rewrite_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs rewrite_by_lua before the rewrite module.", set!(loc, rewrite_first, first::flag)),
     Row::new("access_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs access_by_lua before the modules that let in or refuse.", set!(loc, access_first, first::flag)),
     Row::new("precontent_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs precontent_by_lua before try_files and mirror.", set!(loc, precontent_first, first::flag)),
@@ -343,6 +357,12 @@ fn prepare(cf: &mut Cf) -> ConfResult {
     Ok(())
 }
 
+fn start(gen: &Arc<Generation>, http: &HttpConf) {
+    if http.main.get::<LuaMain>().is_used {
+        watch::begin(gen, http);
+    }
+}
+
 fn serves(worker: &Rc<Worker>, _: usize) {
     phases::begin_worker(worker);
 }
@@ -363,6 +383,7 @@ pub const MODULE: HttpModule = HttpModule {
     phases: phases::PHASES,
     prepare: Some(prepare),
     build: Some(build),
+    start: Some(start),
     serves: Some(serves),
     at_worker: phases::AT_WORKER,
     ..HttpModule::EMPTY

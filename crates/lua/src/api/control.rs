@@ -114,14 +114,18 @@ fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
 /// A message, and lines of this side's own making behind it.
 fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     let level = level_of(args.i);
-    if args.b.is_empty() {
-        write(state, level, args.a);
-        return code::TRUE;
+    match args.b {
+        b"" => write(state, level, args.a),
+        lines => write_lines(state, level, args.a, lines),
     }
-    let mut text = Vec::with_capacity(args.a.len() + args.b.len());
-    weir_base::line::push_logged(args.a, &mut text);
+    code::TRUE
+}
+
+pub(crate) fn write_lines(state: &State<'_>, level: LogLevel, first: &[u8], lines: &[u8]) {
+    let mut text = Vec::with_capacity(first.len() + lines.len());
+    weir_base::line::push_logged(first, &mut text);
     text.push(b'\n');
-    text.extend_from_slice(args.b);
+    text.extend_from_slice(lines);
     text.extend_from_slice(doing(state.run.context));
     match &state.r {
         Some(r) => r.log_lines(level, &text),
@@ -133,7 +137,6 @@ fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
             log.log_lines(level, serial, &text);
         }
     }
-    code::TRUE
 }
 
 fn log(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {

@@ -2,7 +2,7 @@
 
 mod balancer;
 mod capture;
-mod control;
+pub(crate) mod control;
 mod dict;
 mod encode;
 mod headers;
