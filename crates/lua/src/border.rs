@@ -89,6 +89,10 @@ struct Out {
 const BROKEN: i32 = -9;
 /// The alignment that Lua's objects may want.
 const ALIGN: usize = 16;
+/// So often garbage is collected where collecting makes more.
+const COLLECTIONS_MAX: u32 = 16;
+/// What an end may take beyond what code may.
+const ROOM_BYTES: usize = 4 * 1024 * 1024;
 /// What is kept of the memory for an answer.
 const KEPT_BYTES: usize = 256 * 1024;
 
@@ -96,6 +100,8 @@ const KEPT_BYTES: usize = 256 * 1024;
 struct Memory {
     used: Cell<usize>,
     max: Cell<usize>,
+    /// Something was refused since this was last looked at.
+    refused: Cell<bool>,
 }
 
 struct Shared {
@@ -116,6 +122,8 @@ pub(crate) struct Engine {
     entry: c_int,
     /// By which others see that Lua runs.
     seat: Arc<Seat>,
+    /// Its memory was out, and hardly any of it was garbage.
+    is_spent: Cell<bool>,
 }
 
 /// How an entry has failed: nothing of it can be relied on but the text.
@@ -158,6 +166,7 @@ unsafe extern "C" fn allocate(
         }
         let used = memory.used.get() - had + wanted;
         if wanted > had && used > memory.max.get() || wanted > isize::MAX as usize - ALIGN {
+            memory.refused.set(true);
             return ptr::null_mut();
         }
         let fresh = match had {
@@ -269,6 +278,18 @@ unsafe extern "C-unwind" fn boot(l: *mut lua::lua_State) -> c_int {
         with.entry = lua::luaL_ref(l, lua::LUA_REGISTRYINDEX);
         0
     }
+}
+
+/// Within `lua_cpcall`: collects garbage, and has more of it collected from now on.
+unsafe extern "C-unwind" fn collect(l: *mut lua::lua_State) -> c_int {
+    const PAUSE_PERCENT: c_int = 100;
+    // SAFETY: called with a number in the place of a pointer. There is nothing to drop in this frame.
+    unsafe {
+        let how = lua::lua_touserdata(l, 1).addr() as c_int;
+        lua::lua_gc(l, lua::LUA_GCSETPAUSE, PAUSE_PERCENT);
+        lua::lua_gc(l, how, 0);
+    }
+    0
 }
 
 unsafe fn text_at(l: *mut lua::lua_State, at: c_int) -> String {
@@ -429,7 +450,8 @@ impl Engine {
         text: &[u8],
         host: &mut dyn Host,
     ) -> Result<Engine, Failure> {
-        let memory = Memory { used: Cell::new(0), max: Cell::new(max_bytes) };
+        let memory =
+            Memory { used: Cell::new(0), max: Cell::new(max_bytes), refused: Cell::new(false) };
         let out = Out { p: ptr::null(), n: 0, x: 0.0, i: 0, k: 0 };
         let (answer, caller) = (Answer::default(), ptr::null_mut());
         let shared = Shared { out, answer, memory, panic: None, caller };
@@ -439,7 +461,8 @@ impl Engine {
             let memory = ptr::addr_of_mut!((*shared).memory).cast::<c_void>();
             lua::lua_newstate(allocate, memory)
         };
-        let mut engine = Engine { state, shared, entry: 0, seat: Seat::of_thread() };
+        let mut engine =
+            Engine { state, shared, entry: 0, seat: Seat::of_thread(), is_spent: Cell::new(false) };
         if state.is_null() {
             return Err(Failure::Memory);
         }
@@ -520,6 +543,10 @@ impl Engine {
         };
         let (top, status) = self.lend(host, call);
         if !runs {
+            // After an error the run is still there, and all that it has.
+            if status == lua::LUA_OK {
+                self.make_room();
+            }
             RUNS.with(|runs| runs.store(ptr::null_mut(), Ordering::Release));
             self.seat.end();
             if ARMED.get() {
@@ -541,6 +568,63 @@ impl Engine {
             *kept = Vec::new();
         }
         Ok(answer as i32)
+    }
+
+    /// Calls the entry for an end that must not fail: however little memory there is.
+    pub(crate) fn enter_at_end(&self, host: &mut dyn Host, what: i32, id: f64) {
+        // SAFETY: it lives as long as the engine; a cell of it is read and written.
+        let max = unsafe { &(*self.shared).memory.max };
+        let before = max.replace(max.get().saturating_add(ROOM_BYTES));
+        let _ = self.enter(host, what, id, id);
+        max.set(before);
+        if !Engine::runs_here() {
+            self.make_room();
+        }
+    }
+
+    /// Whether it has no memory to go on with: code keeps what there was.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.is_spent.get()
+    }
+
+    /// Whether Lua runs on this thread.
+    pub(crate) fn runs_here() -> bool {
+        RUNS.with(|runs| !runs.load(Ordering::Relaxed).is_null())
+    }
+
+    /// LuaJIT fails where memory is refused, however much of it is garbage, and by itself collects that only when
+    /// there is twice as much as was left the last time. Where that may be more than there is, it is helped.
+    fn make_room(&self) {
+        // SAFETY: cells are read and written; no operation is at work.
+        let memory = unsafe { &(*self.shared).memory };
+        let max = memory.max.get();
+        if max == usize::MAX {
+            return;
+        }
+        let how = match memory.refused.take() {
+            true => lua::LUA_GCCOLLECT,
+            false if memory.used.get() > max / 2 => lua::LUA_GCSTEP,
+            false => return,
+        };
+        // The call itself takes some; finalizers of code's must not take all there is.
+        memory.max.set(max.saturating_add(ROOM_BYTES));
+        for _ in 0..COLLECTIONS_MAX {
+            // SAFETY: the state is this engine's and not in use; an error of a finalizer's stays within. There is
+            // nothing to be done about one, nor left of it.
+            unsafe {
+                let how_at = ptr::without_provenance_mut(how as usize);
+                lua::lua_cpcall(self.state, collect, how_at);
+                lua::lua_settop(self.state, 0);
+            }
+            // An error of a finalizer has ended it, and what that has made is garbage as well.
+            if !memory.refused.take() {
+                break;
+            }
+        }
+        memory.max.set(max);
+        if how == lua::LUA_GCCOLLECT {
+            self.is_spent.set(memory.used.get() > max / 4 * 3);
+        }
     }
 
     /// Bytes in use.

@@ -24,5 +24,6 @@ mod watch;
 
 pub use filters::FILTERS;
 pub use proxy_ssl::MODULE as PROXY_SSL;
+pub use rows::dicts;
 pub use rows::{FIRST, LAST, MODULE};
 pub use ssl::MODULE as SSL;

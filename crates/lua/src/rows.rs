@@ -222,6 +222,11 @@ fn set_dict(cf: &mut Cf, d: &Directive) -> ConfResult {
     Ok(())
 }
 
+/// The dictionaries that are in use, by their names.
+pub fn dicts() -> Vec<(Vec<u8>, Arc<Dict>)> {
+    zones::named(DICT)
+}
+
 /// Dictionaries of an earlier configuration go on under the same name and size.
 fn build(b: &mut Build) -> ConfResult {
     for dict in &b.main.get::<LuaMain>().dicts {
@@ -288,6 +293,8 @@ const SETTINGS: &[Row] = &[
         0 => Err(d.bad(0, "the buffer must have room for a byte")),
         n => Ok(n),
     })),
+    Row::new("lua_socket_max_read_size", LOC, Arity::ONE, "64m", "How much one call of a socket may read: what it waits for, receive(\"*a\"), a line or the text before a pattern, is in memory until it is whole. 0: no limit.", set!(loc, max_read, first::size))
+        .note("Weir's own. What is more ends the connection, and the call with nil, \"more than lua_socket_max_read_size\" and what was read."),
     Row::new("lua_socket_log_errors", LOC, Arity::FLAG, "on", "Whether failures of sockets are logged.", set!(loc, log_errors, first::flag)),
     Row::new("lua_max_run_time", LOC, Arity::ONE_TWO, "1s", "How long code may run without waiting before a warning says where it is; with end it is ended then, and its request with 500. 0: for ever.", set!(loc, max_run_time, run_time))
         .note("Weir's own. What waits begins anew. Calls of C's functions (patterns, the FFI) are interrupted when they return."),

@@ -17,6 +17,7 @@ use weir_core::{Session, Worker};
 use weir_dict::Dict;
 use weir_http::generation::HttpConf;
 use weir_http::Request;
+use weir_runtime::clock;
 
 /// A state of Lua's, and what goes with it.
 pub(crate) struct Vm {
@@ -24,6 +25,7 @@ pub(crate) struct Vm {
     pub worker: Weak<Worker>,
     pub gen: Arc<Generation>,
     numbers: Cell<u32>,
+    begun_ms: u64,
     /// Runs and requests that are over, which Lua has not been told of.
     over: RefCell<Vec<(i32, u32)>>,
     /// Who waits to be told something, by the waits' numbers.
@@ -51,6 +53,9 @@ struct Vms(RefCell<Vec<Rc<Vm>>>, RefCell<Vec<Weak<Vm>>>);
 /// A state of one request, where code is not kept.
 struct Own(Rc<Vm>);
 
+/// A state that is out of memory is not begun anew more often than this.
+const SPENT_MS: u64 = 3000;
+
 /// The text that a state begins with.
 const PRELUDE: &str = include_str!("lua/prelude.lua");
 
@@ -59,13 +64,38 @@ impl Vm {
     pub(crate) fn of(worker: &Rc<Worker>, gen: &Arc<Generation>) -> Rc<Vm> {
         let vms = worker.local::<Vms>();
         let found = vms.0.borrow().iter().find(|vm| vm.gen.number == gen.number).map(Rc::clone);
-        if let Some(found) = found {
-            return found;
-        }
+        let spent = match found {
+            Some(found) if !found.is_spent() => return found,
+            spent => spent,
+        };
         let fresh = Vm::new(worker, gen);
         vms.0.borrow_mut().push(Rc::clone(&fresh));
+        if let Some(spent) = &spent {
+            spent.give_way(&vms);
+        }
         fresh.begin();
+        if let (Some(_), Some(code)) = (spent, fresh.main().and_then(|main| main.init_worker)) {
+            Run::new(&fresh, context::INIT_WORKER).begin(None, code);
+        }
         fresh
+    }
+
+    /// Whether another is to be begun in its place, for its code keeps all the memory there is.
+    fn is_spent(&self) -> bool {
+        self.engine.get().is_some_and(Engine::is_spent)
+            && !Engine::runs_here()
+            && clock::mono_ms() >= self.begun_ms + SPENT_MS
+    }
+
+    /// It goes when its last run has ended.
+    fn give_way(self: &Rc<Vm>, vms: &Vms) {
+        self.log(
+            LogLevel::Alert,
+            "code of Lua's keeps all of lua_vm_memory: its state is begun anew",
+        );
+        vms.0.borrow_mut().retain(|vm| !Rc::ptr_eq(vm, self));
+        vms.1.borrow_mut().push(Rc::downgrade(self));
+        self.end();
     }
 
     /// The one that a request's code runs in.
@@ -95,6 +125,7 @@ impl Vm {
             worker: Rc::downgrade(worker),
             gen: Arc::clone(gen),
             numbers: Cell::new(0),
+            begun_ms: clock::mono_ms(),
             over: RefCell::default(),
             told: RefCell::default(),
             dicts: dicts_of(gen),
@@ -203,7 +234,13 @@ pub(crate) fn enter(mut r: Option<&mut Request>, run: &mut Run, what: i32, x: f6
     match engine.enter(&mut state, what, x, y) {
         Ok(0) => Step::Ended,
         Ok(_) => Step::Waits,
-        Err(e) => failed(r, run, text_of(&e)),
+        Err(e) => {
+            // What it has is garbage only once it is over.
+            let id = f64::from(run.id);
+            let mut state = State { r: None, run, vm: &vm };
+            engine.enter_at_end(&mut state, entry::DROP, id);
+            failed(r, run, text_of(&e))
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod asked;
 mod changes;
 mod cli;
 mod control;
+mod dicts;
 mod disk;
 mod doctor;
 mod embedded;

@@ -74,6 +74,7 @@ end
 local function taken(info)
     info.joined = true
     info.run.threads[info.co] = nil
+    info.co = nil
     return unpack(info.results, 1, info.n)
 end
 
@@ -133,6 +134,7 @@ function thread.kill(co)
     info.killed, info.dead = true, true
     run.alive = run.alive - 1
     run.threads[co] = nil
+    info.co = nil
     return 1
 end
 

@@ -290,9 +290,13 @@ end
 
 local function over(run)
     runs[run.id] = nil
-    for co, info in pairs(run.threads) do
+    -- A table by weak keys keeps a key that its own value leads to: nothing of a run leads to a coroutine any more.
+    for _, info in pairs(run.threads) do
         info.dead = true
+        info.co, info.run, info.parent, info.waiter, info.results = nil, nil, nil, nil, nil
     end
+    run.threads, run.waiting = {}, {}
+    run.co, run.entry, run.first, run.on_abort = nil, nil, nil, nil
 end
 
 local function go_on(run)
@@ -542,6 +546,10 @@ end
 -- An entry may be within an operation of another one.
 return function(what, x, y)
     local before = current
+    if what == 3 and before and before.id == x then
+        -- It has failed where it could not be put back.
+        before = nil
+    end
     local answer = enter(what, x, y)
     current = before
     return answer
