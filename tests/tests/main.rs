@@ -129,6 +129,7 @@ mod log_time;
 mod lua_api;
 mod lua_balancer;
 mod lua_bounds;
+mod lua_command;
 mod lua_over_upgrade;
 mod lua_phases;
 mod lua_proxy_ssl;

@@ -22,6 +22,7 @@ mod ssl;
 mod vm;
 mod watch;
 
+pub use api::process::has_master;
 pub use filters::FILTERS;
 pub use proxy_ssl::MODULE as PROXY_SSL;
 pub use rows::dicts;

@@ -29,6 +29,7 @@ mod profile;
 mod protocols;
 mod quiet;
 mod retired;
+mod script;
 mod serving;
 mod shares;
 mod ship;
@@ -110,6 +111,8 @@ fn run(args: &Args) -> Result<u8, String> {
         Action::TraceHelp => trace::help()?,
         Action::Top(wanted) => return top::run(&args.paths, wanted),
         Action::TopHelp => top::help()?,
+        Action::Lua(wanted) => script::run(wanted)?,
+        Action::LuaHelp => script::help()?,
     }
     Ok(0)
 }

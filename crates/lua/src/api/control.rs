@@ -212,6 +212,7 @@ const PIECES: &[(&str, &str)] = &[
     ("capture", include_str!("../lua/capture.lua")),
     ("balancer", include_str!("../lua/balancer.lua")),
     ("modules", include_str!("../lua/modules.lua")),
+    ("process", include_str!("../lua/process.lua")),
     ("ssl", include_str!("../lua/ssl.lua")),
     ("ssl_client", include_str!("../lua/ssl_client.lua")),
     ("proxy_ssl", include_str!("../lua/proxy_ssl.lua")),

@@ -10,6 +10,7 @@ mod line;
 mod ocsp;
 pub(crate) mod output;
 pub(crate) mod pool;
+pub(crate) mod process;
 mod proxy_ssl;
 pub(crate) mod raw;
 pub(crate) mod regex;
@@ -29,7 +30,7 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 19] = [
+        let lists: [&'static [OpRow]; 20] = [
             // The first tells the names.
             control::OPS,
             balancer::OPS,
@@ -50,6 +51,7 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
             ocsp::OPS,
             ssl_client::OPS,
             proxy_ssl::OPS,
+            process::OPS,
         ];
         lists.iter().flat_map(|list| list.iter()).collect()
     })
