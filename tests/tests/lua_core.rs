@@ -27,7 +27,7 @@ fn runs_leave_nothing() {
         location /used { content_by_lua_block { collectgarbage() collectgarbage() ngx.say(math.floor(collectgarbage("count"))) } } }"#,
     );
     let mut client = server.connect();
-    let mut after = |times: usize, client: &mut weir_tests::Client| {
+    let after = |times: usize, client: &mut weir_tests::Client| {
         for _ in 0..times {
             assert_eq!(client.get("/spawn").text(), "true\n");
             assert_eq!(client.get("/leave").status, 401);

@@ -20,14 +20,20 @@
 
 use crate::crossing::{kept, Answer, Args, Entered, Failure, Host, Item, Items, Values, Went};
 use crate::machine::code;
+use crate::watch::{Seat, Verdict};
 use mlua_sys as lua;
 use std::any::Any;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void, CStr};
+use std::fmt::Write as _;
+use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Arc;
 use weir_runtime::bounded::{allocate, Bounded};
+use weir_runtime::interrupt;
 
 /// Whether that is Lua, in a state of its own; an error is what the compiler says.
 pub(crate) fn check_syntax(text: &[u8], name: &CStr) -> Result<(), String> {
@@ -61,6 +67,10 @@ struct Out {
 
 /// Behind the code of an answer that was none.
 const BROKEN: i32 = -9;
+/// So often garbage is collected where collecting makes more.
+const COLLECTIONS_MAX: u32 = 16;
+/// What an end may take beyond what code may.
+const ROOM_BYTES: usize = 4 * 1024 * 1024;
 /// What is kept of the memory for an answer.
 const KEPT_BYTES: usize = 256 * 1024;
 
@@ -68,9 +78,6 @@ struct Shared {
     out: Out,
     answer: Answer,
     memory: Bounded,
-    /// With so many bytes in use garbage is collected before code runs. (Lua would do so at twice of what was left the
-    /// last time, which may be more than there may be.)
-    collect_at: usize,
     /// A panic of a host, for who has entered.
     panic: Option<Box<dyn Any + Send>>,
     /// The coroutine that an operation was called by, if Lua may be entered from there.
@@ -108,6 +115,10 @@ pub(crate) struct Engine {
     shared: *mut Shared,
     /// The registry's number of the function that all calls go to.
     entry: c_int,
+    /// By which others see that Lua runs.
+    seat: Arc<Seat>,
+    /// Its memory was out, and hardly any of it was garbage.
+    is_spent: Cell<bool>,
 }
 
 /// What a call from Rust is made on, and whether that is the state's first coroutine.
@@ -116,8 +127,12 @@ type Place = (*mut lua::lua_State, bool);
 type Done = (*mut lua::lua_State, c_int, c_int);
 
 thread_local! {
-    /// Whether Lua runs on this thread.
-    static RUNNING: Cell<bool> = const { Cell::new(false) };
+    /// The state that runs on this thread; null where none does. The handler of a signal reads it, too.
+    static RUNS: AtomicPtr<lua::lua_State> = const { AtomicPtr::new(ptr::null_mut()) };
+    /// The state that runs has a hook. Written by the handler as well.
+    static ARMED: Cell<bool> = const { Cell::new(false) };
+    /// Code is to end, wherever it catches that.
+    static ENDS: Cell<bool> = const { Cell::new(false) };
     /// Who answers the engine that runs on this thread.
     static HOST: Cell<Option<(*mut dyn Host, *mut Shared)>> = const { Cell::new(None) };
 }
@@ -477,12 +492,6 @@ struct Making {
     reference: c_int,
 }
 
-unsafe extern "C-unwind" fn collect_all(l: *mut lua::lua_State) -> c_int {
-    // SAFETY: called by `lua_cpcall`; there is nothing to drop.
-    unsafe { lua::lua_gc(l, lua::LUA_GCCOLLECT, 0) };
-    0
-}
-
 unsafe extern "C-unwind" fn make_thread(l: *mut lua::lua_State) -> c_int {
     // SAFETY: called by `lua_cpcall` with a `Making` that its caller holds; there is nothing to drop.
     unsafe {
@@ -540,6 +549,18 @@ unsafe extern "C-unwind" fn boot(l: *mut lua::lua_State) -> c_int {
     }
 }
 
+/// Within `lua_cpcall`: collects garbage, and has more of it collected from now on.
+unsafe extern "C-unwind" fn collect(l: *mut lua::lua_State) -> c_int {
+    const PAUSE_PERCENT: c_int = 100;
+    // SAFETY: called with a number in the place of a pointer. There is nothing to drop in this frame.
+    unsafe {
+        let how = lua::lua_touserdata(l, 1).addr() as c_int;
+        lua::lua_gc(l, lua::LUA_GCSETPAUSE, PAUSE_PERCENT);
+        lua::lua_gc(l, how, 0);
+    }
+    0
+}
+
 unsafe fn text_at(l: *mut lua::lua_State, at: c_int) -> String {
     // SAFETY: the state is the caller's. Only what is a string is asked for its text, which makes nothing.
     unsafe {
@@ -550,6 +571,140 @@ unsafe fn text_at(l: *mut lua::lua_State, at: c_int) -> String {
         let text = lua::lua_tolstring(l, at, &mut length);
         String::from_utf8_lossy(slice(text.cast(), length)).into_owned()
     }
+}
+
+extern "C" {
+    /// The hook at work is over, although it has not returned (`luajit/build/hook.c`).
+    fn weir_leave_hook(l: *mut lua::lua_State);
+}
+
+/// So many calls of a place are shown.
+const PLACE_CALLS: c_int = 16;
+/// The chunk whose code keeps the accounts of runs (`lua/prelude.lua`).
+const ACCOUNTS: &CStr = c"=weir";
+/// What is raised in code that has run for too long.
+const TOO_LONG: &str = "it has run for longer than lua_max_run_time without waiting";
+
+/// Has code that runs on threads which are interrupted look at itself.
+///
+/// # Errors
+///
+/// The system has no such thing.
+pub(crate) fn install_interrupts() -> io::Result<()> {
+    // SAFETY: the handler reads and writes thread-locals that are there from the thread's beginning, and calls what
+    // LuaJIT says may be called from the handler of a signal.
+    unsafe { interrupt::install(on_interrupt) }
+}
+
+/// In the handler of a signal: the state that runs here is given a hook, which comes before its next instruction.
+/// Where this has interrupted LuaJIT itself in the same thing, the hook may be lost; whoever interrupts does so again.
+extern "C" fn on_interrupt() {
+    let state = RUNS.with(|runs| runs.load(Ordering::Acquire));
+    if state.is_null() {
+        return;
+    }
+    ARMED.set(true);
+    // SAFETY: the state runs on this very thread, so that it is there; `lua_sethook` may be called from handlers.
+    unsafe {
+        // All over again, whatever was there.
+        lua::lua_sethook(state, None, 0, 0);
+        lua::lua_sethook(state, Some(hook), lua::LUA_MASKCOUNT, 1);
+    }
+}
+
+/// Takes the hook away. Every part of the dispatch tables changes twice, so that none is left as a signal in the
+/// midst of their making had left it.
+///
+/// # Safety
+///
+/// The state is this thread's; not to be called by a handler.
+unsafe fn disarm(l: *mut lua::lua_State) {
+    const ALL: c_int =
+        lua::LUA_MASKCALL | lua::LUA_MASKRET | lua::LUA_MASKLINE | lua::LUA_MASKCOUNT;
+    ARMED.set(false);
+    ENDS.set(false);
+    // SAFETY: as the caller says. No code runs between the two.
+    unsafe {
+        lua::lua_sethook(l, Some(hook), ALL, 1);
+        lua::lua_sethook(l, None, 0, 0);
+    }
+}
+
+/// Called before an instruction of code that has a hook. Once it is to end, all of it does: an error that it catches
+/// comes again at the next instruction. Only what keeps the accounts of runs is left to do so.
+unsafe extern "C-unwind" fn hook(l: *mut lua::lua_State, _: *mut lua::lua_Debug) {
+    // SAFETY: the state is the running one. Errors leave a frame with nothing to drop.
+    unsafe {
+        if !ENDS.get() {
+            match judge_overdue(l) {
+                Verdict::Ends => ENDS.set(true),
+                Verdict::GoesOn => return disarm(l),
+            }
+        }
+        if keeps_accounts(l) {
+            return;
+        }
+        lua::luaL_where(l, 0);
+        lua::lua_pushlstring(l, TOO_LONG.as_ptr().cast(), TOO_LONG.len());
+        lua::lua_concat(l, 2);
+        // What handles the error has a hook, too.
+        weir_leave_hook(l);
+        lua::lua_error(l);
+    }
+}
+
+/// Whether it runs what no entry may be without.
+unsafe fn keeps_accounts(l: *mut lua::lua_State) -> bool {
+    // SAFETY: plain data, which is read only where it was filled; the names are the state's.
+    unsafe {
+        let mut at: lua::lua_Debug = std::mem::zeroed();
+        lua::lua_getstack(l, 0, &mut at) != 0
+            && lua::lua_getinfo(l, c"S".as_ptr(), &mut at) != 0
+            && !at.source.is_null()
+            && CStr::from_ptr(at.source) == ACCOUNTS
+    }
+}
+
+/// Asks the host about the entry, if it is the one that has run for long.
+unsafe fn judge_overdue(l: *mut lua::lua_State) -> Verdict {
+    let Some(ms) = Seat::of_thread().accused_ms() else { return Verdict::GoesOn };
+    let Some((host, shared)) = HOST.take() else { return Verdict::GoesOn };
+    // SAFETY: as in `answer`: the host is there until `enter` returns, and was taken away. The state is the running one.
+    let verdict = unsafe {
+        let place = place_of(l);
+        let done = catch_unwind(AssertUnwindSafe(|| (*host).overdue(ms, &place)));
+        done.unwrap_or_else(|panic| {
+            (*shared).panic = Some(panic);
+            Verdict::Ends
+        })
+    };
+    HOST.set(Some((host, shared)));
+    verdict
+}
+
+/// Where code is, from the innermost call outwards, as lines.
+unsafe fn place_of(l: *mut lua::lua_State) -> String {
+    let mut text = String::from("stack traceback:");
+    for level in 0..PLACE_CALLS {
+        // SAFETY: plain data, which is read only where it was filled; names are the state's, and end with a zero.
+        unsafe {
+            let mut at: lua::lua_Debug = std::mem::zeroed();
+            if lua::lua_getstack(l, level, &mut at) == 0
+                || lua::lua_getinfo(l, c"Sln".as_ptr(), &mut at) == 0
+            {
+                break;
+            }
+            let file = CStr::from_ptr(at.short_src.as_ptr()).to_string_lossy();
+            let _ = write!(text, "\n\t{file}");
+            if at.currentline > 0 {
+                let _ = write!(text, ":{}", at.currentline);
+            }
+            if !at.name.is_null() {
+                let _ = write!(text, ": in '{}'", CStr::from_ptr(at.name).to_string_lossy());
+            }
+        }
+    }
+    text
 }
 
 impl Engine {
@@ -563,7 +718,6 @@ impl Engine {
             out,
             answer,
             memory,
-            collect_at: max_bytes / 2,
             panic: None,
             caller,
             is_busy: false,
@@ -579,7 +733,8 @@ impl Engine {
             let memory = ptr::addr_of_mut!((*shared).memory).cast::<c_void>();
             lua::lua_newstate(allocate, memory)
         };
-        let mut engine = Engine { state, shared, entry: 0 };
+        let mut engine =
+            Engine { state, shared, entry: 0, seat: Seat::of_thread(), is_spent: Cell::new(false) };
         if state.is_null() {
             return Err(Failure::Memory);
         }
@@ -644,11 +799,47 @@ impl Engine {
     fn place(&self) -> Entered<Place> {
         // SAFETY: fields are read; no reference to `shared` is held elsewhere.
         let (caller, is_busy) = unsafe { ((*self.shared).caller, (*self.shared).is_busy) };
-        match (RUNNING.get(), caller.is_null()) {
+        match (Engine::runs_here(), caller.is_null()) {
             (true, true) => Err(Failure::Error("Lua runs already".to_owned())),
             (true, false) if is_busy => Ok((caller, false)),
             // The first coroutine has nothing to do, or Lua does not run.
             _ => Ok((self.state, true)),
+        }
+    }
+
+    /// Lua runs from now on; whether it has done so before.
+    #[inline]
+    fn begin_running(&self) -> bool {
+        let runs = Engine::runs_here();
+        if !runs {
+            self.seat.begin();
+            RUNS.with(|runs| runs.store(self.state, Ordering::Release));
+        }
+        runs
+    }
+
+    /// It has returned to where it was called from. After an error the run is still there, and all that it has.
+    #[inline]
+    fn end_running(&self, runs: bool, is_well: bool) {
+        if runs {
+            return;
+        }
+        if is_well {
+            self.make_room();
+        }
+        RUNS.with(|runs| runs.store(ptr::null_mut(), Ordering::Release));
+        self.seat.end();
+        if ARMED.get() {
+            // SAFETY: the state is this engine's and not in use.
+            unsafe { disarm(self.state) };
+        }
+    }
+
+    /// A run has failed: what it has had is garbage.
+    pub(crate) fn recover(&self) {
+        self.let_go();
+        if !Engine::runs_here() {
+            self.make_room();
         }
     }
 
@@ -659,7 +850,7 @@ impl Engine {
         (l, is_first): Place,
         f: impl FnOnce(*mut lua::lua_State) -> c_int,
     ) -> Done {
-        let runs = RUNNING.replace(true);
+        let runs = self.begin_running();
         // SAFETY: the coroutine is this engine's: not in use, or the one that has called the operation at work by a
         // function of Lua's own kind and waits for it. `shared` is not borrowed.
         let (top, status) = unsafe {
@@ -672,7 +863,7 @@ impl Engine {
             (*self.shared).is_busy = was_busy;
             done
         };
-        RUNNING.set(runs);
+        self.end_running(runs, status == lua::LUA_OK);
         (l, top, status)
     }
 
@@ -712,7 +903,6 @@ impl Engine {
     ///
     /// There was no memory, or Lua cannot be entered from here.
     pub(crate) fn call(&self, host: &mut dyn Host, code: usize, sets: bool) -> Entered<()> {
-        self.collect(host, false);
         let place = self.place()?;
         let (code, failed) = (self.kept(code), self.kept(kept::FAILED));
         let (set, result) = (self.kept(kept::SET), self.kept(kept::RESULT));
@@ -737,11 +927,7 @@ impl Engine {
         if status == lua::LUA_ERRRUN && unsafe { lua::lua_toboolean(l, -1) } == 1 {
             status = lua::LUA_OK;
         }
-        let taken = self.taken((l, top, status)).map(drop);
-        if matches!(taken, Err(Failure::Memory)) {
-            self.collect(host, true);
-        }
-        taken
+        self.taken((l, top, status)).map(drop)
     }
 
     /// A coroutine that nothing runs on.
@@ -768,7 +954,6 @@ impl Engine {
         code: usize,
     ) -> Entered<(Thread, Entered<Went>)> {
         self.let_go();
-        self.collect(host, false);
         let thread = self.thread(host)?;
         let code = self.kept(code);
         // SAFETY: the coroutine is new or has ended, and has room.
@@ -824,7 +1009,7 @@ impl Engine {
         // Who runs and cannot be entered is not left either.
         self.place()?;
         let co = thread.state;
-        let runs = RUNNING.replace(true);
+        let runs = self.begin_running();
         // SAFETY: the coroutine is this engine's and does not run; resuming is protected. Nothing of `shared` is
         // borrowed meanwhile.
         let status = unsafe {
@@ -833,7 +1018,7 @@ impl Engine {
             (*self.shared).running = before;
             status
         };
-        RUNNING.set(runs);
+        self.end_running(runs, matches!(status, lua::LUA_OK | lua::LUA_YIELD));
         self.tidy();
         // SAFETY: no operation is at work, so that nobody else uses `shared`.
         if let Some(panic) = unsafe { (*self.shared).panic.take() } {
@@ -851,10 +1036,7 @@ impl Engine {
                     _ => Went::Yielded,
                 }
             }),
-            lua::LUA_ERRMEM => {
-                self.collect(host, true);
-                Err(Failure::Memory)
-            }
+            lua::LUA_ERRMEM => Err(Failure::Memory),
             _ => Ok(Went::Failed),
         }
     }
@@ -916,24 +1098,6 @@ impl Engine {
         }
     }
 
-    /// Collects garbage where much of what there may be is in use, or where nothing is left.
-    fn collect(&self, host: &mut dyn Host, is_out: bool) {
-        // SAFETY: `shared` lives as long as the engine, and is not borrowed.
-        let (max, collect_at) = unsafe { ((*self.shared).memory.max(), (*self.shared).collect_at) };
-        if RUNNING.get() || !is_out && self.used_bytes() < collect_at {
-            return;
-        }
-        let Ok(place) = self.place() else { return };
-        // SAFETY: the call is protected: finalizers may raise.
-        let done = self.protected(host, place, |l| unsafe {
-            lua::lua_cpcall(l, collect_all, ptr::null_mut())
-        });
-        let _ = self.taken(done);
-        let left = self.used_bytes();
-        // SAFETY: as above.
-        unsafe { (*self.shared).collect_at = left + max.saturating_sub(left) / 2 };
-    }
-
     /// Nobody goes on with a coroutine any more.
     pub(crate) fn release(&self, thread: Thread) {
         // SAFETY: `shared` is not borrowed. The registry is left alone until Lua does not run.
@@ -944,7 +1108,7 @@ impl Engine {
     fn let_go(&self) {
         // SAFETY: Lua does not run; taking an entry out of the registry takes no memory.
         unsafe {
-            while let (false, Some(reference)) = (RUNNING.get(), (*self.shared).freed.pop()) {
+            while let (false, Some(reference)) = (Engine::runs_here(), (*self.shared).freed.pop()) {
                 lua::luaL_unref(self.state, lua::LUA_REGISTRYINDEX, reference);
             }
         }
@@ -953,7 +1117,7 @@ impl Engine {
     /// The context of that number is of no use any more. Lua must not run.
     pub(crate) fn forget_context(&self, id: i64) {
         let (l, contexts) = (self.state, self.kept(kept::CONTEXTS));
-        if contexts == 0 || RUNNING.get() {
+        if contexts == 0 || Engine::runs_here() {
             return;
         }
         // SAFETY: Lua does not run; there is room for four values. What is there is taken out, which takes no memory.
@@ -972,9 +1136,63 @@ impl Engine {
         }
     }
 
+    /// Calls the entry for an end that must not fail: however little memory there is.
+    pub(crate) fn enter_at_end(&self, host: &mut dyn Host, what: i32, id: f64) {
+        // SAFETY: it lives as long as the engine; a cell of it is read and written.
+        let memory = unsafe { &(*self.shared).memory };
+        let before = memory.max();
+        memory.set_max(before.saturating_add(ROOM_BYTES));
+        let _ = self.enter(host, what, id, id);
+        memory.set_max(before);
+        if !Engine::runs_here() {
+            self.make_room();
+        }
+    }
+
+    /// Whether it has no memory to go on with: code keeps what there was.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.is_spent.get()
+    }
+
     /// Whether Lua runs on this thread.
-    pub(crate) fn is_running() -> bool {
-        RUNNING.get()
+    pub(crate) fn runs_here() -> bool {
+        RUNS.with(|runs| !runs.load(Ordering::Relaxed).is_null())
+    }
+
+    /// LuaJIT fails where memory is refused, however much of it is garbage, and by itself collects that only when
+    /// there is twice as much as was left the last time. Where that may be more than there is, it is helped.
+    fn make_room(&self) {
+        // SAFETY: cells are read and written; no operation is at work.
+        let memory = unsafe { &(*self.shared).memory };
+        let max = memory.max();
+        if max == usize::MAX {
+            return;
+        }
+        let how = match memory.take_refused() {
+            true => lua::LUA_GCCOLLECT,
+            false if memory.used() > max / 2 => lua::LUA_GCSTEP,
+            false => return,
+        };
+        // The call itself takes some; finalizers of code's must not take all there is.
+        memory.set_max(max.saturating_add(ROOM_BYTES));
+        for _ in 0..COLLECTIONS_MAX {
+            // SAFETY: the state is this engine's and not in use; an error of a finalizer's stays within. There is
+            // nothing to be done about one, nor left of it.
+            unsafe {
+                let how_at = ptr::without_provenance_mut(how as usize);
+                let top = lua::lua_gettop(self.state);
+                lua::lua_cpcall(self.state, collect, how_at);
+                lua::lua_settop(self.state, top);
+            }
+            // An error of a finalizer has ended it, and what that has made is garbage as well.
+            if !memory.take_refused() {
+                break;
+            }
+        }
+        memory.set_max(max);
+        if how == lua::LUA_GCCOLLECT {
+            self.is_spent.set(memory.used() > max / 4 * 3);
+        }
     }
 
     /// Bytes in use.
@@ -991,6 +1209,10 @@ impl Drop for Engine {
         impl Host for Nobody {
             fn call(&mut self, _: i32, _: &Args<'_>, _: &mut Answer) -> i32 {
                 BROKEN
+            }
+
+            fn overdue(&mut self, _: u64, _: &str) -> Verdict {
+                Verdict::GoesOn
             }
         }
         if !self.state.is_null() {

@@ -1,5 +1,7 @@
 //! What crosses the border to Lua: questions, answers, and how far code has gone. All of it is safe code.
 
+use crate::watch::Verdict;
+
 /// What Lua asks with.
 pub(crate) struct Args<'a> {
     pub i: i32,
@@ -24,6 +26,9 @@ pub(crate) struct Answer {
 pub(crate) trait Host {
     /// The code is for the Lua side to know what is in the answer.
     fn call(&mut self, op: i32, args: &Args<'_>, answer: &mut Answer) -> i32;
+
+    /// Code has run for so long, and is at this place now: what becomes of it.
+    fn overdue(&mut self, ms: u64, place: &str) -> Verdict;
 }
 
 /// Places of what Lua gives to be kept.

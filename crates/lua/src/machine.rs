@@ -4,6 +4,7 @@ use crate::crossing::{Answer, Args, Host};
 use crate::run::{Run, WaitFor};
 use crate::site::{Site, Who};
 use crate::vm::Vm;
+use crate::watch::Verdict;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::Session as _;
@@ -129,6 +130,10 @@ impl Host for State<'_> {
                 }
             }
         }
+    }
+
+    fn overdue(&mut self, ms: u64, place: &str) -> Verdict {
+        crate::watch::overdue(self, ms, place)
     }
 }
 

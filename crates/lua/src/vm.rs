@@ -20,6 +20,7 @@ use weir_core::{Session as _, Worker};
 use weir_dict::Dict;
 use weir_http::generation::HttpConf;
 use weir_http::Request;
+use weir_runtime::clock;
 use weir_stream::{Session, StreamConf};
 
 /// A state of Lua's, and what goes with it.
@@ -29,6 +30,7 @@ pub(crate) struct Vm {
     pub gen: Arc<Generation>,
     pub block: Block,
     numbers: Cell<u64>,
+    begun_ms: u64,
     /// Runs and requests that are over, which Lua has not been told of.
     over: RefCell<Vec<(i32, i64)>>,
     /// Who waits to be told something, by the waits' numbers.
@@ -58,20 +60,48 @@ struct Vms(RefCell<Vec<Rc<Vm>>>, RefCell<Vec<Weak<Vm>>>);
 /// A state of one request, where code is not kept.
 struct Own(Rc<Vm>);
 
+/// A state that is out of memory is not begun anew more often than this.
+const SPENT_MS: u64 = 3000;
+
 /// The text that a state begins with.
 const PRELUDE: &str = include_str!("lua/prelude.lua");
 
 impl Vm {
     /// The one of a worker for its generation, which is begun when it is first asked for.
     pub(crate) fn of(worker: &Rc<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
-        if let Some(found) = Vm::known(worker, gen.number, block) {
-            return found;
-        }
+        let spent = match Vm::known(worker, gen.number, block) {
+            Some(found) if !found.is_spent() => return found,
+            spent => spent,
+        };
         let vms = worker.local::<Vms>();
         let fresh = Vm::new(worker, gen, block);
         vms.0.borrow_mut().push(Rc::clone(&fresh));
+        if let Some(spent) = &spent {
+            spent.give_way(&vms);
+        }
         fresh.begin();
+        if let (Some(_), Some(code)) = (spent, fresh.main().and_then(|main| main.init_worker)) {
+            Run::new(&fresh, context::INIT_WORKER).begin(Who::Nobody, code);
+        }
         fresh
+    }
+
+    /// Whether another is to be begun in its place, for its code keeps all the memory there is.
+    fn is_spent(&self) -> bool {
+        self.engine.get().is_some_and(Engine::is_spent)
+            && !Engine::runs_here()
+            && clock::mono_ms() >= self.begun_ms + SPENT_MS
+    }
+
+    /// It goes when its last run has ended.
+    fn give_way(self: &Rc<Vm>, vms: &Vms) {
+        self.log(
+            LogLevel::Alert,
+            "code of Lua's keeps all of lua_vm_memory: its state is begun anew",
+        );
+        vms.0.borrow_mut().retain(|vm| !Rc::ptr_eq(vm, self));
+        vms.1.borrow_mut().push(Rc::downgrade(self));
+        self.end();
     }
 
     /// The one that a request's code runs in.
@@ -123,6 +153,7 @@ impl Vm {
             gen: Arc::clone(gen),
             block,
             numbers: Cell::new(0),
+            begun_ms: clock::mono_ms(),
             over: RefCell::default(),
             told: RefCell::default(),
             with_socks: RefCell::default(),
@@ -233,7 +264,7 @@ fn text_of(e: &Failure) -> &str {
 /// Has Lua told of what is over.
 #[inline]
 fn tell_over(vm: &Vm, engine: &Engine, run: &mut Run) {
-    if vm.over.borrow().is_empty() || Engine::is_running() {
+    if vm.over.borrow().is_empty() || Engine::runs_here() {
         return;
     }
     loop {
@@ -259,7 +290,7 @@ pub(crate) fn enter(mut who: Who<'_>, run: &mut Run, what: i32, x: f64) -> Step 
     match engine.enter(&mut state, what, x, y) {
         Ok(0) => Step::Ended,
         Ok(_) => Step::Waits,
-        Err(e) => failed(who, run, text_of(&e)),
+        Err(e) => failed_with(who, run, engine, &e),
     }
 }
 
@@ -283,7 +314,7 @@ pub(crate) fn begin(mut who: Who<'_>, run: &mut Run, code: u32) -> Step {
     if context & context::WAITING == 0 {
         return match engine.call(&mut state, place, context == context::SET) {
             Ok(()) => Step::Ended,
-            Err(e) => failed(who, run, text_of(&e)),
+            Err(e) => failed_with(who, run, engine, &e),
         };
     }
     match engine.begin(&mut state, place) {
@@ -291,7 +322,7 @@ pub(crate) fn begin(mut who: Who<'_>, run: &mut Run, code: u32) -> Step {
             run.thread = Some(thread);
             settle(who, run, engine, went)
         }
-        Err(e) => failed(who, run, text_of(&e)),
+        Err(e) => failed_with(who, run, engine, &e),
     }
 }
 
@@ -331,7 +362,7 @@ fn settle(mut who: Who<'_>, run: &mut Run, engine: &Engine, went: Result<Went, F
         Ok(went) => went,
         Err(e) => {
             engine.release(thread);
-            return failed(who, run, text_of(&e));
+            return failed_with(who, run, engine, &e);
         }
     };
     if run.is_scheduled {
@@ -343,7 +374,7 @@ fn settle(mut who: Who<'_>, run: &mut Run, engine: &Engine, went: Result<Went, F
         return match done {
             Ok(0) => Step::Ended,
             Ok(_) => Step::Waits,
-            Err(e) => failed(who, run, text_of(&e)),
+            Err(e) => failed_with(who, run, engine, &e),
         };
     }
     match went {
@@ -366,7 +397,7 @@ fn settle(mut who: Who<'_>, run: &mut Run, engine: &Engine, went: Result<Went, F
             engine.release(thread);
             match told {
                 Ok(()) => Step::Ended,
-                Err(e) => failed(who, run, text_of(&e)),
+                Err(e) => failed_with(who, run, engine, &e),
             }
         }
         Went::Yielded => {
@@ -374,6 +405,18 @@ fn settle(mut who: Who<'_>, run: &mut Run, engine: &Engine, went: Result<Went, F
             go_on(who, run, None)
         }
     }
+}
+
+/// A run has failed within the state, which is put in order.
+fn failed_with(who: Who<'_>, run: &mut Run, engine: &Engine, e: &Failure) -> Step {
+    if run.is_scheduled {
+        // What it has is garbage only once it is over.
+        let (vm, id) = (Rc::clone(&run.vm), run.id as f64);
+        let mut state = State::of(Who::Nobody, run, &vm);
+        engine.enter_at_end(&mut state, entry::DROP, id);
+    }
+    engine.recover();
+    failed(who, run, text_of(e))
 }
 
 fn failed(who: Who<'_>, run: &mut Run, why: &str) -> Step {

@@ -9,13 +9,14 @@ use std::ptr;
 #[derive(Debug)]
 pub struct Bounded {
     used: Cell<usize>,
-    max: usize,
+    max: Cell<usize>,
+    refused: Cell<bool>,
 }
 
 impl Bounded {
     /// Nothing taken yet, of so many bytes.
     pub const fn new(max_bytes: usize) -> Bounded {
-        Bounded { used: Cell::new(0), max: max_bytes }
+        Bounded { used: Cell::new(0), max: Cell::new(max_bytes), refused: Cell::new(false) }
     }
 
     /// Bytes in use.
@@ -25,7 +26,17 @@ impl Bounded {
 
     /// Bytes that there may be.
     pub fn max(&self) -> usize {
-        self.max
+        self.max.get()
+    }
+
+    /// There may be so many bytes from now on.
+    pub fn set_max(&self, max_bytes: usize) {
+        self.max.set(max_bytes);
+    }
+
+    /// Whether something was refused since this was last asked.
+    pub fn take_refused(&self) -> bool {
+        self.refused.take()
     }
 }
 
@@ -57,7 +68,8 @@ pub unsafe extern "C" fn allocate(
             return ptr::null_mut();
         }
         let used = memory.used.get() - had + wanted;
-        if wanted > had && used > memory.max || wanted > isize::MAX as usize - ALIGN {
+        if wanted > had && used > memory.max.get() || wanted > isize::MAX as usize - ALIGN {
+            memory.refused.set(true);
             return ptr::null_mut();
         }
         let fresh = match had {

@@ -19,6 +19,7 @@ pub mod handed;
 pub mod handover;
 #[cfg(unix)]
 pub mod inquiry;
+pub mod interrupt;
 #[cfg(target_os = "linux")]
 pub mod journal;
 mod kept_file;

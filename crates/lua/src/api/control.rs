@@ -140,17 +140,20 @@ fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
 /// A message, and lines of this side's own making behind it.
 fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     let level = level_of(args.i);
-    if args.b.is_empty() {
-        write(state, level, args.a);
-        return code::TRUE;
+    match args.b {
+        b"" => write(state, level, args.a),
+        lines => write_lines(state, level, args.a, lines),
     }
-    let mut text = Vec::with_capacity(args.a.len() + args.b.len());
-    weir_base::line::push_logged(args.a, &mut text);
+    code::TRUE
+}
+
+pub(crate) fn write_lines(state: &State<'_>, level: LogLevel, first: &[u8], lines: &[u8]) {
+    let mut text = Vec::with_capacity(first.len() + lines.len());
+    weir_base::line::push_logged(first, &mut text);
     text.push(b'\n');
-    text.extend_from_slice(args.b);
+    text.extend_from_slice(lines);
     if let Some(s) = &state.s {
-        s.log_lines(level, &text);
-        return code::TRUE;
+        return s.log_lines(level, &text);
     }
     text.extend_from_slice(doing(state.run.context));
     match &state.r {
@@ -163,7 +166,6 @@ fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
             log.log_lines(level, serial, &text);
         }
     }
-    code::TRUE
 }
 
 fn log(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
@@ -228,7 +230,7 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
 }
 
 /// The parts of the Lua side, in the order in which they are loaded.
-const PIECES: [(&str, &str); 17] = [
+const PIECES: [(&str, &str); 18] = [
     ("base", include_str!("../lua/base.lua")),
     ("coroutine", include_str!("../lua/coroutine.lua")),
     ("output", include_str!("../lua/output.lua")),
@@ -243,13 +245,14 @@ const PIECES: [(&str, &str); 17] = [
     ("capture", include_str!("../lua/capture.lua")),
     ("balancer", include_str!("../lua/balancer.lua")),
     ("modules", include_str!("../lua/modules.lua")),
+    ("process", include_str!("../lua/process.lua")),
     ("ssl", include_str!("../lua/ssl.lua")),
     ("ssl_client", include_str!("../lua/ssl_client.lua")),
     ("proxy_ssl", include_str!("../lua/proxy_ssl.lua")),
 ];
 
 /// Of those, what a state of `stream` has: without requests, and with what sessions have instead.
-const OF_STREAM: [(&str, &str); 16] = [
+const OF_STREAM: [(&str, &str); 17] = [
     PIECES[0],
     ("stream", include_str!("../lua/stream.lua")),
     PIECES[1],
@@ -266,6 +269,7 @@ const OF_STREAM: [(&str, &str); 16] = [
     PIECES[14],
     PIECES[15],
     PIECES[16],
+    PIECES[17],
 ];
 
 /// The module of that name, as text.

@@ -115,7 +115,7 @@ struct Taken;
 
 /// The number of a socket, or that there are datagrams.
 fn socket(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
-    let defaults = super::socket::waits_of(state);
+    let defaults = super::socket::settings_of(state);
     let id = state.vm.next();
     let Some(s) = state.s.as_deref_mut() else { return code::NO_REQUEST };
     let conn = Rc::clone(s.conn());

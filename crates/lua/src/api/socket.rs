@@ -13,10 +13,9 @@ use crate::run::{Reply, WaitFor};
 use crate::site::Block;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::future::{poll_fn, Future};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -46,6 +45,18 @@ pub(super) const OPS: &[OpRow] = &[
 
 /// What a single read asks the system for, where no location says.
 const ROOM_BYTES: usize = 4 * 1024;
+/// What one call may read altogether, where no location says.
+pub(crate) const READ_MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// What the location says of sockets.
+pub(super) struct Settings {
+    /// How long one waits to connect, to send and to read, in milliseconds.
+    waits: [u64; 3],
+    /// What a single read asks the system for.
+    room: usize,
+    /// What one call may read.
+    read_max: usize,
+}
 
 /// One socket of Lua's.
 pub(crate) struct Sock {
@@ -62,6 +73,8 @@ pub(crate) struct Sock {
     read_ms: u64,
     /// What a single read asks the system for.
     room: usize,
+    /// What one call may read: it is kept here until it is whole.
+    read_max: usize,
     reused: u32,
     reading: bool,
     writing: bool,
@@ -77,22 +90,30 @@ pub(super) fn sock(state: &State<'_>, args: &Args<'_>) -> Option<Rc<RefCell<Sock
     state.run.socks.get(&(args.id)).map(Rc::clone)
 }
 
-/// How long a socket waits to connect, to send and to read, in milliseconds, and what it reads at a time.
-pub(super) fn waits_of(state: &State<'_>) -> ([u64; 3], usize) {
+pub(super) fn settings_of(state: &State<'_>) -> Settings {
     match state.site() {
         Some(site) => {
             let conf = site.conf();
             let waits = [*conf.connect_timeout, *conf.send_timeout, *conf.read_timeout];
-            (waits, *conf.buffer_size as usize)
+            let read_max = bytes_or_all(*conf.max_read);
+            Settings { waits, room: *conf.buffer_size as usize, read_max }
         }
-        None => ([60_000; 3], ROOM_BYTES),
+        None => {
+            let read_max = bytes_or_all(READ_MAX_BYTES);
+            Settings { waits: [60_000; 3], room: ROOM_BYTES, read_max }
+        }
     }
+}
+
+/// 0: no bound.
+fn bytes_or_all(bytes: u64) -> usize {
+    usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(usize::MAX)
 }
 
 /// Its number, and the settings of its location.
 fn new(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let id = state.vm.next();
-    let sock = Sock::new(waits_of(state));
+    let sock = Sock::new(settings_of(state));
     state.run.keep_sock(id, sock);
     answer.list().number(id as f64);
     defaults(state, answer)
@@ -419,6 +440,19 @@ enum Wanted {
     Until { pattern: Vec<u8>, most: usize, inclusive: bool },
 }
 
+impl Wanted {
+    /// Of so many bytes in which it is not, those that need not be looked through again.
+    fn seen(&self, bytes: usize) -> usize {
+        match self {
+            Wanted::Until { pattern, .. } => bytes.saturating_sub(pattern.len().saturating_sub(1)),
+            _ => bytes,
+        }
+    }
+}
+
+/// The other side has sent more than one call may read.
+const TOO_MUCH: &str = "more than lua_socket_max_read_size";
+
 impl Sock {
     /// Why it cannot be used by another now.
     pub(super) fn busy(&self) -> Option<&'static str> {
@@ -440,8 +474,8 @@ impl Sock {
         (self.connect_ms, self.read_ms)
     }
 
-    fn new((waits, room): ([u64; 3], usize)) -> Sock {
-        let [connect_ms, send_ms, read_ms] = waits;
+    fn new(settings: Settings) -> Sock {
+        let [connect_ms, send_ms, read_ms] = settings.waits;
         Sock {
             channel: None,
             place: None,
@@ -451,7 +485,8 @@ impl Sock {
             connect_ms,
             send_ms,
             read_ms,
-            room,
+            room: settings.room,
+            read_max: settings.read_max,
             reused: 0,
             reading: false,
             writing: false,
@@ -461,8 +496,8 @@ impl Sock {
     }
 
     /// One that is connected already, of which some has been read.
-    pub(super) fn on(line: Line, buf: Vec<u8>, defaults: ([u64; 3], usize)) -> Sock {
-        Sock { channel: Some(line), buf, ..Sock::new(defaults) }
+    pub(super) fn on(line: Line, buf: Vec<u8>, settings: Settings) -> Sock {
+        Sock { channel: Some(line), buf, ..Sock::new(settings) }
     }
 
     /// What it reads before anything else.
@@ -538,8 +573,9 @@ impl Sock {
         text
     }
 
-    /// What is wanted, if it is here: its text, and whether it is the last of its kind.
-    fn found(&mut self, wanted: &Wanted) -> Option<(Vec<u8>, bool)> {
+    /// What is wanted, if it is here: its text, and whether it is the last of its kind. So many bytes have been looked
+    /// through already: what ends it does not begin there.
+    fn found(&mut self, wanted: &Wanted, seen: usize) -> Option<(Vec<u8>, bool)> {
         let rest = self.rest();
         match wanted {
             Wanted::Bytes(n) => (rest.len() >= *n).then(|| (self.take(*n), true)),
@@ -549,7 +585,7 @@ impl Sock {
                 (n > 0).then(|| (self.take(n), true))
             }
             Wanted::Line => {
-                let end = memchr::memchr(b'\n', rest)?;
+                let end = seen + memchr::memchr(b'\n', &rest[seen..])?;
                 let mut line = self.take(end + 1);
                 line.pop();
                 line.retain(|b| *b != b'\r');
@@ -557,7 +593,7 @@ impl Sock {
             }
             Wanted::Until { pattern, most, inclusive } => {
                 let limit = if *most == 0 { usize::MAX } else { *most };
-                match memchr::memmem::find(rest, pattern) {
+                match memchr::memmem::find(&rest[seen..], pattern).map(|at| seen + at) {
                     Some(at) if at <= limit => {
                         let mut text = self.take(at + pattern.len());
                         if !inclusive {
@@ -625,7 +661,7 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         if sock.reading {
             return answer.fail("socket busy reading");
         }
-        if let Some((text, is_last)) = sock.found(&wanted) {
+        if let Some((text, is_last)) = sock.found(&wanted, 0) {
             answer.list().text(&text).boolean(is_last);
             return code::LIST;
         }
@@ -641,13 +677,18 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         WaitFor::Future(Box::pin(async move {
             let mut limit = LazyTimer::new();
             let mut deadline = clock::mono_ms() + timeout;
-            let mut reading = pin!(poll_fn(|cx| loop {
+            let mut seen = wanted.seen(busy.sock.borrow().rest().len());
+            let done = poll_fn(|cx| loop {
                 let mut sock = busy.sock.borrow_mut();
                 match sock.poll_more(cx, &channel) {
                     Poll::Ready(Ok(())) => {
                         deadline = clock::mono_ms() + timeout;
-                        if let Some(found) = sock.found(&wanted) {
+                        if let Some(found) = sock.found(&wanted, seen) {
                             return Poll::Ready(Ok(found));
+                        }
+                        seen = wanted.seen(sock.rest().len());
+                        if sock.rest().len() > sock.read_max {
+                            sock.ended = Some(TOO_MUCH.to_owned());
                         }
                     }
                     Poll::Ready(Err(why)) => return Poll::Ready(Err(why)),
@@ -655,25 +696,28 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
                         return limit.poll_until(cx, deadline).map(|()| Err("timeout".to_owned()))
                     }
                 }
-            }));
-            let done = poll_fn(|cx| reading.as_mut().poll(cx)).await;
-            let mut sock = busy.sock.borrow_mut();
-            let mut text = Vec::new();
-            let mut list = List(&mut text);
-            match done {
-                Ok((found, is_last)) => list.text(&found).boolean(is_last),
-                Err(why) => {
-                    let n = sock.rest().len();
-                    let rest = sock.take(n);
-                    match matches!(wanted, Wanted::All) && why == "closed" {
-                        true => list.text(&rest).boolean(true),
-                        false => list.nil().text(why.as_bytes()).text(&rest),
-                    }
-                }
-            };
-            drop(sock);
-            Reply { code: code::LIST, x: 0.0, text }
+            })
+            .await;
+            told_of(&mut busy.sock.borrow_mut(), &wanted, done)
         })),
         answer,
     )
+}
+
+/// What came of reading, for code.
+fn told_of(sock: &mut Sock, wanted: &Wanted, done: Result<(Vec<u8>, bool), String>) -> Reply {
+    let mut text = Vec::new();
+    let mut list = List(&mut text);
+    match done {
+        Ok((found, is_last)) => list.text(&found).boolean(is_last),
+        Err(why) => {
+            let n = sock.rest().len();
+            let rest = sock.take(n);
+            match matches!(wanted, Wanted::All) && why == "closed" {
+                true => list.text(&rest).boolean(true),
+                false => list.nil().text(why.as_bytes()).text(&rest),
+            }
+        }
+    };
+    Reply { code: code::LIST, x: 0.0, text }
 }

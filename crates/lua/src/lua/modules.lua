@@ -79,9 +79,6 @@ package.preload["ngx.errlog"] = function()
         end,
     }
 end
-package.preload["ngx.process"] = function()
-    return { version = "0.1", type = function() return "worker" end }
-end
 package.preload["tablepool"] = nil
 
 -- Directives that make a value of one, by their names.

@@ -342,6 +342,8 @@ local function over(run)
         info.dead = true
         threads[co] = nil
     end
+    run.threads, run.waiting = {}, {}
+    run.co, run.entry, run.first, run.on_abort = nil, nil, nil, nil
 end
 
 local function go_on(run)
