@@ -331,7 +331,6 @@ end
 
 local function over(run)
     runs[run.id] = nil
-    run.over = true
     for co, info in pairs(run.threads) do
         info.dead = true
     end
