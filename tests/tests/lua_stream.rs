@@ -255,7 +255,8 @@ fn code_is_told_that_the_client_has_gone() {
             assert(ngx.on_abort(function() ngx.log(ngx.NOTICE, "told of it") ngx.exit(499) end))
             ngx.say("ready") ngx.flush(true) ngx.sleep(60) } }
         server { listen 127.0.0.1:%%PORT_1%%; lua_check_client_abort off; content_by_lua_block {
-            ngx.say(select(2, ngx.on_abort(function() end))) } }"#,
+            ngx.say(select(2, ngx.on_abort(function() end))) } }
+        server { listen 127.0.0.1:%%PORT_2%%; content_by_lua_block { ngx.say(select(2, ngx.req.socket():receive("*a"))) } }"#,
     );
     let mut client = server.on(0).connect();
     client.read_until(b"ready\n");
@@ -263,6 +264,7 @@ fn code_is_told_that_the_client_has_gone() {
     server.expect_error("stream client prematurely closed connection");
     server.expect_error("told of it");
     assert_eq!(said(&server, 1, b""), "lua_check_client_abort is off\n");
+    assert_eq!(said(&server, 2, b"some"), "client abortedsome\n");
 }
 
 /// With `no_postpone` the code runs before what else looks at the bytes.

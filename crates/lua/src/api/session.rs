@@ -2,6 +2,7 @@
 
 use super::line::Line;
 use super::socket::{words_of, Busy, Sock};
+use crate::conf::LuaLoc;
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{CONTENT, PREREAD};
@@ -45,7 +46,7 @@ fn refusal(s: &Session, answer: &mut Answer) -> Option<i32> {
 }
 
 fn send_timeout(s: &Session) -> u64 {
-    *s.base().conf::<crate::conf::LuaLoc>().send_timeout
+    *s.base().conf::<LuaLoc>().send_timeout
 }
 
 fn print(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
@@ -133,7 +134,8 @@ fn socket(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         conn.set_nodelay();
     }
     // What was read or looked at is the session's until something is read.
-    let sock = Sock::on(Line::Session(conn), Vec::new(), defaults);
+    let checks = *s.base().conf::<LuaLoc>().check_client_abort;
+    let sock = Sock::on(Line::Session(conn, checks), Vec::new(), defaults);
     state.run.keep_sock(id, sock);
     answer.number(f64::from(id))
 }

@@ -359,7 +359,7 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         (channel, sock.send_ms)
     };
     let busy = Busy { sock, is_reading: false };
-    if let Line::Session(conn) = &channel {
+    if let Line::Session(conn, _) = &channel {
         return super::session::send(state, conn, busy, (args.a, timeout), answer);
     }
     let mut sent = 0;
@@ -472,7 +472,7 @@ impl Sock {
 
     /// What was read of a session's connection and not used.
     pub(crate) fn rest_of_session(&mut self) -> Option<Vec<u8>> {
-        let is_session = matches!(self.channel, Some(Line::Session(_)));
+        let is_session = matches!(self.channel, Some(Line::Session(..)));
         is_session.then(|| self.take(self.buf.len() - self.at))
     }
 
@@ -587,7 +587,7 @@ impl Sock {
         }
         let why = match channel.poll_read(cx, &mut self.buf, self.room) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok(0)) => "closed".to_owned(),
+            Poll::Ready(Ok(0)) => channel.end().to_owned(),
             Poll::Ready(Ok(n)) => {
                 channel.count(n);
                 return Poll::Ready(Ok(()));
