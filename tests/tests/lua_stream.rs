@@ -438,3 +438,17 @@ fn tls_begins_where_code_says() {
     server.expect_error("failed: handshake failed; nginx output filter error");
     assert_eq!(said(&server, 1, b""), "ssl not configured for this server\n");
 }
+
+/// What a client sends without an end is kept only as far as a state may grow.
+#[test]
+fn endless_lines_have_an_end() {
+    let server = start(
+        r#"lua_vm_memory 2m; server { listen 127.0.0.1:%%PORT_0%%; content_by_lua_block {
+            local s = ngx.req.socket() local l, e, partial = s:receive() s = nil
+            ngx.say(tostring(l), " ", e) } }"#,
+    );
+    let mut client = server.on(0).connect();
+    // The server takes no more of it than that.
+    while client.try_send(&[b'x'; 64 * 1024]) {}
+    server.expect_error("not enough memory");
+}

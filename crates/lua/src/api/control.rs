@@ -113,7 +113,8 @@ fn log_of<'s>(state: &'s State<'_>) -> (&'s ErrorLog, Option<u64>) {
 /// A line of the level debug, where these are wanted.
 pub(super) fn debug(state: &State<'_>, text: impl FnOnce() -> String) {
     if is_enabled(state, LogLevel::Debug) {
-        write(state, LogLevel::Debug, text().as_bytes());
+        let stream = if state.vm.block == Block::Stream { "stream " } else { "" };
+        write(state, LogLevel::Debug, format!("{stream}{}", text()).as_bytes());
     }
 }
 

@@ -44,6 +44,8 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("sock_defaults", WAITING, |state, _, answer| defaults(state, answer)),
 ];
 
+/// No text of Lua's is longer.
+const TEXT_MAX_BYTES: usize = 0x7fff_ff00;
 /// What a single read asks the system for, where no location says.
 const ROOM_BYTES: usize = 4 * 1024;
 
@@ -576,10 +578,18 @@ impl Sock {
         }
     }
 
-    /// More from the other side; what goes wrong ends it.
-    fn poll_more(&mut self, cx: &mut Context<'_>, channel: &Line) -> Poll<Result<(), String>> {
+    /// More from the other side, but no more than `most` bytes ahead; what goes wrong ends it.
+    fn poll_more(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: &Line,
+        most: usize,
+    ) -> Poll<Result<(), String>> {
         if let Some(why) = &self.ended {
             return Poll::Ready(Err(why.clone()));
+        }
+        if self.rest().len() >= most {
+            return Poll::Ready(Err("buffer too small".to_owned()));
         }
         if self.at > 0 && self.at * 2 > self.buf.len() {
             self.buf.drain(..self.at);
@@ -635,6 +645,8 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         sock.reading = true;
         (channel, sock.read_ms)
     };
+    // No state would take a longer text.
+    let most = state.vm.main().map_or(usize::MAX, |main| main.memory_max()).min(TEXT_MAX_BYTES);
     let busy = Busy { sock, is_reading: true };
     debug(state, || format!("lua tcp socket read timeout: {timeout}"));
     state.wait(
@@ -643,7 +655,7 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             let mut deadline = clock::mono_ms() + timeout;
             let mut reading = pin!(poll_fn(|cx| loop {
                 let mut sock = busy.sock.borrow_mut();
-                match sock.poll_more(cx, &channel) {
+                match sock.poll_more(cx, &channel, most) {
                     Poll::Ready(Ok(())) => {
                         deadline = clock::mono_ms() + timeout;
                         if let Some(found) = sock.found(&wanted) {
