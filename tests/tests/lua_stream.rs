@@ -100,7 +100,7 @@ fn what_is_known_stays_with_the_session() {
     let server = start(
         r#"lua_add_variable $made; log_format f '$made|$status'; access_log %%DIR%%/a.log f;
         log_by_lua_block { ngx.var.made = ngx.var.made .. "+" .. ngx.ctx.n .. ngx.var.status
-            ngx.log(ngx.NOTICE, ngx.get_phase(), select(2, pcall(ngx.sleep, 0)), select(2, pcall(ngx.say))) }
+            ngx.log(ngx.NOTICE, ngx.get_phase(), ngx.status, select(2, pcall(ngx.sleep, 0)), select(2, pcall(ngx.say))) }
         server { listen 127.0.0.1:%%PORT_0%%;
             preread_by_lua_block { ngx.ctx.n = 1 ngx.var.made = "p" .. tostring(ngx.var.made) }
             content_by_lua_block { ngx.ctx.n = ngx.ctx.n + 1
@@ -113,7 +113,7 @@ fn what_is_known_stays_with_the_session() {
     assert!(all.contains("variable \"protocol\" not changeable"), "{all}");
     assert!(all.contains("variable \"nothing\" not found for writing;"), "{all}");
     assert_eq!(server.log_lines("a.log", 1), ["pnil+2201|201"]);
-    server.expect_error("API disabled in the context of log_by_lua*");
+    server.expect_error("log201API disabled in the context of log_by_lua*");
 }
 
 /// Neither `log_by_lua_file` nor `preread_by_lua_file` is read before it is needed.
@@ -160,7 +160,7 @@ fn two_states_of_a_worker() {
     );
     assert_eq!(server.get("/").text(), "httphttphttp");
     let all = said(&server, 1, b"");
-    assert_eq!(all, "streamstream timer1 bc nilnilnilnilnil\none\n");
+    assert_eq!(all, "streamstream timer1 bc nilnilnil0nil\none\n");
     server.signal(weir_tests::Signal::Quit);
     server.wait_exit();
     assert!(server.error_log().contains("stream [lua] exit_worker_by_lua("));
