@@ -129,7 +129,7 @@ fn code_in_files() {
     .file("exit.lua", "ngx.log(ngx.NOTICE, begun)")
     .start();
     assert_eq!(said(&server, 0, b""), "");
-    server.expect_error("failed to load external Lua file");
+    server.expect_error("preread.lua: No such file or directory while prereading client data,");
     server.write("preread.lua", "ngx.ctx.said = 'of a file '");
     server.write("log.lua", "ngx.log(ngx.NOTICE, 'logged')");
     server.write("mine.lua", "return 'mine'");

@@ -214,13 +214,16 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
                     let keep = path.as_constant().is_some();
                     answer.list().text(&chunk).text(&text).boolean(true).boolean(keep);
                 }
-                Err(_) => {
+                Err(e) => {
                     let shown = String::from_utf8_lossy(&full);
-                    state.run.outcome = Outcome::Exit(404);
-                    let why = format!(
-                        "failed to load external Lua file \"{shown}\": cannot open {shown}"
-                    );
-                    return answer.fail(why);
+                    if state.vm.block == Block::Http {
+                        state.run.outcome = Outcome::Exit(404);
+                    }
+                    let why = weir_conf::messages::os_error(&e);
+                    let why = why.split_once(": ").map_or(why.as_str(), |(_, words)| words);
+                    return answer.fail(format!(
+                        "failed to load external Lua file \"{shown}\": cannot open {shown}: {why}"
+                    ));
                 }
             }
         }
