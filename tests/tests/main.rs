@@ -128,6 +128,7 @@ mod log_syslog;
 mod log_time;
 mod lua_api;
 mod lua_balancer;
+mod lua_core;
 mod lua_phases;
 mod lua_proxy_ssl;
 mod lua_sockets;

@@ -21,13 +21,13 @@
 use crate::crossing::{kept, Answer, Args, Entered, Failure, Host, Item, Items, Values, Went};
 use crate::machine::code;
 use mlua_sys as lua;
-use std::alloc::{alloc, dealloc, realloc, Layout};
 use std::any::Any;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
+use weir_runtime::bounded::{allocate, Bounded};
 
 /// Whether that is Lua, in a state of its own; an error is what the compiler says.
 pub(crate) fn check_syntax(text: &[u8], name: &CStr) -> Result<(), String> {
@@ -61,21 +61,16 @@ struct Out {
 
 /// Behind the code of an answer that was none.
 const BROKEN: i32 = -9;
-/// The alignment that Lua's objects may want.
-const ALIGN: usize = 16;
 /// What is kept of the memory for an answer.
 const KEPT_BYTES: usize = 256 * 1024;
-
-/// What one engine has taken, and may take.
-struct Memory {
-    used: Cell<usize>,
-    max: Cell<usize>,
-}
 
 struct Shared {
     out: Out,
     answer: Answer,
-    memory: Memory,
+    memory: Bounded,
+    /// With so many bytes in use garbage is collected before code runs. (Lua would do so at twice of what was left the
+    /// last time, which may be more than there may be.)
+    collect_at: usize,
     /// A panic of a host, for who has entered.
     panic: Option<Box<dyn Any + Send>>,
     /// The coroutine that an operation was called by, if Lua may be entered from there.
@@ -127,39 +122,6 @@ thread_local! {
     static HOST: Cell<Option<(*mut dyn Host, *mut Shared)>> = const { Cell::new(None) };
 }
 
-unsafe extern "C" fn allocate(
-    ud: *mut c_void,
-    old: *mut c_void,
-    had: usize,
-    wanted: usize,
-) -> *mut c_void {
-    // SAFETY: `ud` is the `Memory` of the engine, which lives longer than its state. `old` came from here with
-    // `had` bytes (0 where it is null), as Lua's contract says.
-    unsafe {
-        let memory = &*ud.cast::<Memory>();
-        let had = if old.is_null() { 0 } else { had };
-        if wanted == 0 {
-            if had > 0 {
-                dealloc(old.cast(), Layout::from_size_align_unchecked(had, ALIGN));
-                memory.used.set(memory.used.get() - had);
-            }
-            return ptr::null_mut();
-        }
-        let used = memory.used.get() - had + wanted;
-        if wanted > had && used > memory.max.get() || wanted > isize::MAX as usize - ALIGN {
-            return ptr::null_mut();
-        }
-        let fresh = match had {
-            0 => alloc(Layout::from_size_align_unchecked(wanted, ALIGN)),
-            _ => realloc(old.cast(), Layout::from_size_align_unchecked(had, ALIGN), wanted),
-        };
-        if !fresh.is_null() {
-            memory.used.set(used);
-        }
-        fresh.cast()
-    }
-}
-
 unsafe fn slice<'a>(p: *const u8, n: usize) -> &'a [u8] {
     match n {
         0 => &[],
@@ -201,7 +163,7 @@ unsafe fn answer(op: c_int, args: &Args<'_>, caller: *mut lua::lua_State) -> c_i
 #[allow(clippy::too_many_arguments)]
 unsafe extern "C" fn weir_call(
     op: c_int,
-    i: c_int,
+    i: f64,
     a: *const u8,
     an: usize,
     b: *const u8,
@@ -210,7 +172,13 @@ unsafe extern "C" fn weir_call(
     y: f64,
 ) -> c_int {
     // SAFETY: the texts are strings of Lua's that the caller holds. Lua is not entered from here.
-    unsafe { answer(op, &Args { i, a: slice(a, an), b: slice(b, bn), x, y }, ptr::null_mut()) }
+    unsafe {
+        answer(
+            op,
+            &Args { i: i as i32, id: i as u64, a: slice(a, an), b: slice(b, bn), x, y },
+            ptr::null_mut(),
+        )
+    }
 }
 
 /// The text at a place of the stack, which stays there; null where there is none.
@@ -344,7 +312,7 @@ unsafe fn give(l: *mut lua::lua_State, answered: c_int, level: c_int) -> c_int {
             }
             code::WAITS => {
                 lua::lua_pushlightuserdata(l, MARK);
-                lua::lua_pushnumber(l, f64::from((*shared).out.i));
+                lua::lua_pushnumber(l, (*shared).out.x);
                 return lua::lua_yield(l, 2);
             }
             code::LEAVES => {
@@ -398,9 +366,9 @@ unsafe extern "C-unwind" fn native(l: *mut lua::lua_State) -> c_int {
     unsafe {
         let op = lua::lua_tonumber(l, lua::lua_upvalueindex(1)) as c_int;
         let level = lua::lua_tonumber(l, lua::lua_upvalueindex(2)) as c_int;
-        let (i, x, y) =
-            (lua::lua_tonumber(l, 1) as c_int, lua::lua_tonumber(l, 4), lua::lua_tonumber(l, 5));
-        let args = Args { i, a: text_arg(l, 2), b: text_arg(l, 3), x, y };
+        let (i, x, y) = (lua::lua_tonumber(l, 1), lua::lua_tonumber(l, 4), lua::lua_tonumber(l, 5));
+        let (a, b) = (text_arg(l, 2), text_arg(l, 3));
+        let args = Args { i: i as i32, id: i as u64, a, b, x, y };
         let answered = answer(op, &args, l);
         give(l, answered, level)
     }
@@ -444,7 +412,7 @@ unsafe extern "C-unwind" fn texts(l: *mut lua::lua_State) -> c_int {
             }
         }
         text.extend_from_slice(text_arg(l, lua::lua_upvalueindex(2)));
-        let args = Args { i: 0, a: &text, b: &[], x: 0.0, y: 0.0 };
+        let args = Args { i: 0, id: 0, a: &text, b: &[], x: 0.0, y: 0.0 };
         let answered = answer(op, &args, l);
         if text.capacity() <= KEPT_BYTES {
             (*shared).scratch = ManuallyDrop::into_inner(text);
@@ -507,6 +475,12 @@ struct Making {
     entries: c_int,
     state: *mut lua::lua_State,
     reference: c_int,
+}
+
+unsafe extern "C-unwind" fn collect_all(l: *mut lua::lua_State) -> c_int {
+    // SAFETY: called by `lua_cpcall`; there is nothing to drop.
+    unsafe { lua::lua_gc(l, lua::LUA_GCCOLLECT, 0) };
+    0
 }
 
 unsafe extern "C-unwind" fn make_thread(l: *mut lua::lua_State) -> c_int {
@@ -582,13 +556,14 @@ impl Engine {
     /// Begins a state that may take so many bytes. `text` is Lua code that is given the function to call, the place
     /// of its answers, a null pointer and the functions above; it answers the function that [`Engine::enter`] calls.
     pub(crate) fn new(max_bytes: usize, text: &[u8], host: &mut dyn Host) -> Entered<Engine> {
-        let memory = Memory { used: Cell::new(0), max: Cell::new(max_bytes) };
+        let memory = Bounded::new(max_bytes);
         let out = Out { p: ptr::null(), n: 0, x: 0.0, i: 0, k: 0 };
         let (answer, caller) = (Answer::default(), ptr::null_mut());
         let shared = Shared {
             out,
             answer,
             memory,
+            collect_at: max_bytes / 2,
             panic: None,
             caller,
             is_busy: false,
@@ -737,6 +712,7 @@ impl Engine {
     ///
     /// There was no memory, or Lua cannot be entered from here.
     pub(crate) fn call(&self, host: &mut dyn Host, code: usize, sets: bool) -> Entered<()> {
+        self.collect(host, false);
         let place = self.place()?;
         let (code, failed) = (self.kept(code), self.kept(kept::FAILED));
         let (set, result) = (self.kept(kept::SET), self.kept(kept::RESULT));
@@ -761,7 +737,11 @@ impl Engine {
         if status == lua::LUA_ERRRUN && unsafe { lua::lua_toboolean(l, -1) } == 1 {
             status = lua::LUA_OK;
         }
-        self.taken((l, top, status)).map(drop)
+        let taken = self.taken((l, top, status)).map(drop);
+        if matches!(taken, Err(Failure::Memory)) {
+            self.collect(host, true);
+        }
+        taken
     }
 
     /// A coroutine that nothing runs on.
@@ -788,6 +768,7 @@ impl Engine {
         code: usize,
     ) -> Entered<(Thread, Entered<Went>)> {
         self.let_go();
+        self.collect(host, false);
         let thread = self.thread(host)?;
         let code = self.kept(code);
         // SAFETY: the coroutine is new or has ended, and has room.
@@ -864,13 +845,16 @@ impl Engine {
             lua::LUA_YIELD => Ok(unsafe {
                 match lua::lua_type(co, 1) {
                     lua::LUA_TLIGHTUSERDATA if lua::lua_touserdata(co, 1) == MARK => {
-                        Went::Waits(lua::lua_tonumber(co, 2) as u32)
+                        Went::Waits(lua::lua_tonumber(co, 2) as u64)
                     }
                     lua::LUA_TLIGHTUSERDATA if lua::lua_touserdata(co, 1) == LEAVE => Went::Left,
                     _ => Went::Yielded,
                 }
             }),
-            lua::LUA_ERRMEM => Err(Failure::Memory),
+            lua::LUA_ERRMEM => {
+                self.collect(host, true);
+                Err(Failure::Memory)
+            }
             _ => Ok(Went::Failed),
         }
     }
@@ -913,11 +897,11 @@ impl Engine {
         &self,
         host: &mut dyn Host,
         what: i32,
-        run: u32,
+        run: u64,
         thread: &Thread,
         went: Went,
     ) -> Entered<i32> {
-        let numbers = [f64::from(what), went.number(), f64::from(run)];
+        let numbers = [f64::from(what), went.number(), run as f64];
         self.call_with(host, self.entry, &numbers, thread, went == Went::Failed)
     }
 
@@ -930,6 +914,24 @@ impl Engine {
         } else {
             self.release(thread);
         }
+    }
+
+    /// Collects garbage where much of what there may be is in use, or where nothing is left.
+    fn collect(&self, host: &mut dyn Host, is_out: bool) {
+        // SAFETY: `shared` lives as long as the engine, and is not borrowed.
+        let (max, collect_at) = unsafe { ((*self.shared).memory.max(), (*self.shared).collect_at) };
+        if RUNNING.get() || !is_out && self.used_bytes() < collect_at {
+            return;
+        }
+        let Ok(place) = self.place() else { return };
+        // SAFETY: the call is protected: finalizers may raise.
+        let done = self.protected(host, place, |l| unsafe {
+            lua::lua_cpcall(l, collect_all, ptr::null_mut())
+        });
+        let _ = self.taken(done);
+        let left = self.used_bytes();
+        // SAFETY: as above.
+        unsafe { (*self.shared).collect_at = left + max.saturating_sub(left) / 2 };
     }
 
     /// Nobody goes on with a coroutine any more.
@@ -949,7 +951,7 @@ impl Engine {
     }
 
     /// The context of that number is of no use any more. Lua must not run.
-    pub(crate) fn forget_context(&self, id: i32) {
+    pub(crate) fn forget_context(&self, id: i64) {
         let (l, contexts) = (self.state, self.kept(kept::CONTEXTS));
         if contexts == 0 || RUNNING.get() {
             return;
@@ -958,11 +960,13 @@ impl Engine {
         unsafe {
             let top = lua::lua_gettop(l);
             lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, contexts);
-            lua::lua_rawgeti_(l, -1, id);
+            lua::lua_pushnumber(l, id as f64);
+            lua::lua_rawget(l, -2);
             if lua::lua_type(l, -1) != lua::LUA_TNIL {
                 lua::lua_settop(l, -2);
+                lua::lua_pushnumber(l, id as f64);
                 lua::lua_pushnil(l);
-                lua::lua_rawseti_(l, -2, id);
+                lua::lua_rawset(l, -3);
             }
             lua::lua_settop(l, top);
         }
@@ -976,7 +980,7 @@ impl Engine {
     /// Bytes in use.
     pub(crate) fn used_bytes(&self) -> usize {
         // SAFETY: `shared` lives as long as the engine; a `Cell` of it is read.
-        unsafe { (*self.shared).memory.used.get() }
+        unsafe { (*self.shared).memory.used() }
     }
 }
 

@@ -3,6 +3,8 @@
 /// What Lua asks with.
 pub(crate) struct Args<'a> {
     pub i: i32,
+    /// The same where it is a number that something is known by.
+    pub id: u64,
     pub a: &'a [u8],
     pub b: &'a [u8],
     pub x: f64,
@@ -48,7 +50,7 @@ pub(crate) mod kept {
 pub(crate) enum Went {
     Ended,
     /// It waits for that number.
-    Waits(u32),
+    Waits(u64),
     /// It wants its run to end.
     Left,
     /// It waits for nothing.
@@ -65,7 +67,7 @@ impl Went {
             Went::Failed => -2.0,
             Went::Left => -3.0,
             Went::Yielded => -4.0,
-            Went::Waits(id) => f64::from(id),
+            Went::Waits(id) => id as f64,
         }
     }
 }

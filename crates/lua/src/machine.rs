@@ -156,7 +156,7 @@ impl State<'_> {
 
     /// The coroutine is to wait.
     pub(crate) fn wait(&mut self, what: WaitFor, answer: &mut Answer) -> i32 {
-        answer.i = self.run.wait(self.vm, what) as i32;
+        answer.x = self.run.wait(self.vm, what) as f64;
         code::WAITS
     }
 }

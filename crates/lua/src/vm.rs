@@ -28,13 +28,13 @@ pub(crate) struct Vm {
     pub worker: Weak<Worker>,
     pub gen: Arc<Generation>,
     pub block: Block,
-    numbers: Cell<u32>,
+    numbers: Cell<u64>,
     /// Runs and requests that are over, which Lua has not been told of.
-    over: RefCell<Vec<(i32, u32)>>,
+    over: RefCell<Vec<(i32, i64)>>,
     /// Who waits to be told something, by the waits' numbers.
-    pub told: RefCell<HashMap<u32, Rc<Told>>>,
+    pub told: RefCell<HashMap<u64, Rc<Told>>>,
     /// Runs that have made sockets.
-    pub with_socks: RefCell<HashSet<u32>>,
+    pub with_socks: RefCell<HashSet<u64>>,
     /// The dictionaries, in the order of the configuration.
     pub dicts: Vec<Arc<Dict>>,
     /// Connections that are kept.
@@ -168,14 +168,14 @@ impl Vm {
         main_of(&self.gen, self.block)
     }
 
-    pub(crate) fn next(&self) -> u32 {
-        let next = self.numbers.get().wrapping_add(1).max(1);
+    pub(crate) fn next(&self) -> u64 {
+        let next = self.numbers.get() + 1;
         self.numbers.set(next);
         next
     }
 
     /// Has Lua told that a run or a request is over, at the next entry.
-    pub(crate) fn forget(&self, what: i32, id: u32) {
+    pub(crate) fn forget(&self, what: i32, id: i64) {
         self.over.borrow_mut().push((what, id));
     }
 
@@ -239,11 +239,11 @@ fn tell_over(vm: &Vm, engine: &Engine, run: &mut Run) {
     loop {
         let Some((what, id)) = vm.over.borrow_mut().pop() else { break };
         if what == entry::FREE {
-            engine.forget_context(id as i32);
+            engine.forget_context(id);
             continue;
         }
         let mut state = State::of(Who::Nobody, run, vm);
-        if let Err(e) = engine.enter(&mut state, what, f64::from(id), f64::from(id)) {
+        if let Err(e) = engine.enter(&mut state, what, id as f64, id as f64) {
             vm.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e)));
         }
     }
@@ -252,7 +252,7 @@ fn tell_over(vm: &Vm, engine: &Engine, run: &mut Run) {
 /// Enters the state of a run.
 pub(crate) fn enter(mut who: Who<'_>, run: &mut Run, what: i32, x: f64) -> Step {
     let vm = Rc::clone(&run.vm);
-    let y = f64::from(run.id);
+    let y = run.id as f64;
     let Some(engine) = vm.engine.get() else { return failed(who, run, "there is no Lua state") };
     tell_over(&vm, engine, run);
     let mut state = State::of(who.again(), run, &vm);
@@ -296,10 +296,10 @@ pub(crate) fn begin(mut who: Who<'_>, run: &mut Run, code: u32) -> Step {
 }
 
 /// What a run has waited for has come.
-pub(crate) fn wake(who: Who<'_>, run: &mut Run, id: u32, reply: Reply) -> Step {
+pub(crate) fn wake(who: Who<'_>, run: &mut Run, id: u64, reply: Reply) -> Step {
     if run.is_scheduled {
         run.reply = reply;
-        return enter(who, run, entry::WAKE, f64::from(id));
+        return enter(who, run, entry::WAKE, id as f64);
     }
     if run.waits_for != id {
         // Nobody has asked for it yet.

@@ -5,6 +5,7 @@
 
 #[cfg(target_os = "linux")]
 pub mod beneath;
+pub mod bounded;
 pub mod clock;
 #[cfg(unix)]
 pub mod datagrams;

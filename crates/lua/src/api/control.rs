@@ -28,20 +28,20 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("ctx", ANY, ctx),
     OpRow::any("ctx_base", ANY, ctx_base),
     OpRow::any("threads", WAITING, |_, _, _| code::TRUE),
-    OpRow::any("run", ANY, |state, _, answer| answer.number(f64::from(state.run.id))),
+    OpRow::any("run", ANY, |state, _, answer| answer.number(state.run.id as f64)),
     // Whether a run that has made sockets goes on.
     OpRow::any("is_alive", ANY, |state, args, _| {
-        match state.vm.with_socks.borrow().contains(&(args.x as u32)) {
+        match state.vm.with_socks.borrow().contains(&(args.x as u64)) {
             true => code::TRUE,
             false => code::FALSE,
         }
     }),
     OpRow::any("schedule", WAITING, |state, _, answer| {
         state.run.is_scheduled = true;
-        answer.number(f64::from(state.run.id))
+        answer.number(state.run.id as f64)
     }),
     OpRow::any("early", ANY, |state, args, _| {
-        state.run.early.push(args.i as u32);
+        state.run.early.push(args.id);
         code::TRUE
     }),
     OpRow::any("on_abort", HANDLERS, on_abort),
@@ -288,7 +288,7 @@ fn piece(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
 }
 
 fn cancel(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
-    state.run.cancel(args.i as u32);
+    state.run.cancel(args.id);
     code::TRUE
 }
 
@@ -305,13 +305,13 @@ fn phase(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
 
 /// What numbers a request until it is over or goes on elsewhere.
 struct Numbered {
-    id: u32,
+    id: u64,
     vm: Rc<Vm>,
 }
 
 impl Drop for Numbered {
     fn drop(&mut self) {
-        self.vm.forget(crate::run::entry::FREE, self.id);
+        self.vm.forget(crate::run::entry::FREE, self.id as i64);
         if self.vm.gen.error_log.enabled(LogLevel::Debug) {
             self.vm.log(LogLevel::Debug, &format!("lua release ngx.ctx at ref {}", self.id));
         }
@@ -319,13 +319,13 @@ impl Drop for Numbered {
 }
 
 /// Gives a request a number beforehand.
-pub(super) fn number(r: &mut Request, id: u32, vm: &Rc<Vm>) {
+pub(super) fn number(r: &mut Request, id: u64, vm: &Rc<Vm>) {
     r.set_ctx(Numbered { id, vm: Rc::clone(vm) });
 }
 
 /// The number of a connection's own context, which is that of all code of its handshake; 0 if there is none in
 /// this state.
-fn of_handshake(conn: &Connection, vm: &Rc<Vm>) -> u32 {
+fn of_handshake(conn: &Connection, vm: &Rc<Vm>) -> u64 {
     let Some(secure) = conn.secure.get() else { return 0 };
     let notes = secure.notes.borrow();
     let numbered = notes.as_ref().and_then(|n| n.downcast_ref::<Numbered>());
@@ -343,7 +343,7 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
             }
             id => id,
         };
-        return answer.number(f64::from(id));
+        return answer.number(id as f64);
     }
     let fresh = |state: &State<'_>| Numbered { id: state.vm.next(), vm: Rc::clone(&state.run.vm) };
     let known = match (&state.r, &state.s) {
@@ -354,11 +354,11 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         }
         (None, None) => {
             state.run.has_ctx = true;
-            return answer.number(-f64::from(state.run.id));
+            return answer.number(-(state.run.id as f64));
         }
     };
     if let Some(known) = known {
-        return answer.number(f64::from(known.id));
+        return answer.number(known.id as f64);
     }
     let numbered = fresh(state);
     let id = numbered.id;
@@ -367,7 +367,7 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         (None, Some(s)) => s.set_ctx(numbered),
         (None, None) => {}
     }
-    answer.number(f64::from(id))
+    answer.number(id as f64)
 }
 
 /// The number of the context that a fresh one rests on: its connection's handshake's; 0 if there is none.
@@ -378,7 +378,7 @@ fn ctx_base(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         (None, None, Some(s)) => Some(s.conn()),
         (None, None, None) => None,
     };
-    answer.number(f64::from(conn.map_or(0, |conn| of_handshake(conn, &state.run.vm))))
+    answer.number(conn.map_or(0, |conn| of_handshake(conn, &state.run.vm)) as f64)
 }
 
 fn on_abort(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
@@ -502,12 +502,12 @@ fn told(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         crate::run::WaitFor::Told(Rc::clone(&told))
     };
     let code = state.wait(wait, answer);
-    state.vm.told.borrow_mut().insert(answer.i as u32, told);
+    state.vm.told.borrow_mut().insert(answer.x as u64, told);
     code
 }
 
 fn tell(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
-    match state.vm.told.borrow_mut().remove(&(args.i as u32)) {
+    match state.vm.told.borrow_mut().remove(&(args.id)) {
         Some(told) => {
             told.tell(crate::run::Reply::ok());
             code::TRUE

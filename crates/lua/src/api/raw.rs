@@ -52,5 +52,5 @@ fn begin(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     }
     let sock = Sock::on(Line::Client(conn), buf, defaults);
     state.run.keep_sock(id, sock);
-    answer.number(f64::from(id))
+    answer.number(id as f64)
 }

@@ -137,7 +137,7 @@ fn socket(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let checks = *s.base().conf::<LuaLoc>().check_client_abort;
     let sock = Sock::on(Line::Session(conn, checks), Vec::new(), defaults);
     state.run.keep_sock(id, sock);
-    answer.number(f64::from(id))
+    answer.number(id as f64)
 }
 
 /// `x`: how many of the first bytes.

@@ -73,10 +73,10 @@ pub(crate) struct Sock {
 }
 
 /// All of a run's.
-pub(crate) type Socks = HashMap<u32, Rc<RefCell<Sock>>>;
+pub(crate) type Socks = HashMap<u64, Rc<RefCell<Sock>>>;
 
 pub(super) fn sock(state: &State<'_>, args: &Args<'_>) -> Option<Rc<RefCell<Sock>>> {
-    state.run.socks.get(&(args.i as u32)).map(Rc::clone)
+    state.run.socks.get(&(args.id)).map(Rc::clone)
 }
 
 /// How long a socket waits to connect, to send and to read, in milliseconds, and what it reads at a time.
@@ -96,7 +96,7 @@ fn new(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let id = state.vm.next();
     let sock = Sock::new(waits_of(state));
     state.run.keep_sock(id, sock);
-    answer.list().number(f64::from(id));
+    answer.list().number(id as f64);
     defaults(state, answer)
 }
 

@@ -476,7 +476,7 @@ function Udp.setpeername(sock, ...)
     end
     sock.connected = false
     check(raw(OP_UDP_CONNECT, id, host, nil, port))
-    local ok, e = weir.await(out.i)
+    local ok, e = weir.await(out.x)
     if not ok then
         if e == "timeout" then
             log(sock, "lua udp socket connect timed out")
@@ -524,7 +524,7 @@ function Udp.receive(sock, size)
     end
     check(raw(OP_UDP_READ, id, nil, nil, n))
     sock.busy = true
-    local text, e = weir.await(out.i)
+    local text, e = weir.await(out.x)
     sock.busy = false
     if not text and e == "timeout" then
         log(sock, "lua udp socket read timed out")
@@ -607,7 +607,7 @@ local function more(sock)
         return nil, sock.over
     end
     check(raw(OP_BODY_PIECE, 0, nil, nil, sock.ms))
-    local text, e = weir.await(out.i)
+    local text, e = weir.await(out.x)
     if not text then
         if e == "timeout" then
             log(sock, "lua tcp socket read timed out")

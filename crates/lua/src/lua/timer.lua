@@ -122,7 +122,7 @@ package.preload["ngx.semaphore"] = function()
             return nil, "timeout"
         end
         check(raw(OP_TOLD, 0, nil, nil, timeout))
-        local id = out.i
+        local id = out.x
         sem.tail = sem.tail + 1
         local place = sem.tail
         sem.waiters[place] = id
