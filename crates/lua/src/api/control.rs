@@ -113,7 +113,8 @@ fn log_of<'s>(state: &'s State<'_>) -> (&'s ErrorLog, Option<u64>) {
 /// A line of the level debug, where these are wanted.
 pub(super) fn debug(state: &State<'_>, text: impl FnOnce() -> String) {
     if is_enabled(state, LogLevel::Debug) {
-        write(state, LogLevel::Debug, text().as_bytes());
+        let stream = if state.vm.block == Block::Stream { "stream " } else { "" };
+        write(state, LogLevel::Debug, format!("{stream}{}", text()).as_bytes());
     }
 }
 
@@ -215,13 +216,16 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
                     let keep = path.as_constant().is_some();
                     answer.list().text(&chunk).text(&text).boolean(true).boolean(keep);
                 }
-                Err(_) => {
+                Err(e) => {
                     let shown = String::from_utf8_lossy(&full);
-                    state.run.outcome = Outcome::Exit(404);
-                    let why = format!(
-                        "failed to load external Lua file \"{shown}\": cannot open {shown}"
-                    );
-                    return answer.fail(why);
+                    if state.vm.block == Block::Http {
+                        state.run.outcome = Outcome::Exit(404);
+                    }
+                    let why = weir_conf::messages::os_error(&e);
+                    let why = why.split_once(": ").map_or(why.as_str(), |(_, words)| words);
+                    return answer.fail(format!(
+                        "failed to load external Lua file \"{shown}\": cannot open {shown}: {why}"
+                    ));
                 }
             }
         }

@@ -43,6 +43,8 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("sock_defaults", WAITING, |state, _, answer| defaults(state, answer)),
 ];
 
+/// No text of Lua's is longer.
+const TEXT_MAX_BYTES: usize = 0x7fff_ff00;
 /// What a single read asks the system for, where no location says.
 const ROOM_BYTES: usize = 4 * 1024;
 /// What one call may read altogether, where no location says.
@@ -380,7 +382,7 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         (channel, sock.send_ms)
     };
     let busy = Busy { sock, is_reading: false };
-    if let Line::Session(conn) = &channel {
+    if let Line::Session(conn, _) = &channel {
         return super::session::send(state, conn, busy, (args.a, timeout), answer);
     }
     let mut sent = 0;
@@ -507,7 +509,7 @@ impl Sock {
 
     /// What was read of a session's connection and not used.
     pub(crate) fn rest_of_session(&mut self) -> Option<Vec<u8>> {
-        let is_session = matches!(self.channel, Some(Line::Session(_)));
+        let is_session = matches!(self.channel, Some(Line::Session(..)));
         is_session.then(|| self.take(self.buf.len() - self.at))
     }
 
@@ -612,10 +614,18 @@ impl Sock {
         }
     }
 
-    /// More from the other side; what goes wrong ends it.
-    fn poll_more(&mut self, cx: &mut Context<'_>, channel: &Line) -> Poll<Result<(), String>> {
+    /// More from the other side, but no more than `most` bytes ahead; what goes wrong ends it.
+    fn poll_more(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: &Line,
+        most: usize,
+    ) -> Poll<Result<(), String>> {
         if let Some(why) = &self.ended {
             return Poll::Ready(Err(why.clone()));
+        }
+        if self.rest().len() >= most {
+            return Poll::Ready(Err("buffer too small".to_owned()));
         }
         if self.at > 0 && self.at * 2 > self.buf.len() {
             self.buf.drain(..self.at);
@@ -623,7 +633,7 @@ impl Sock {
         }
         let why = match channel.poll_read(cx, &mut self.buf, self.room) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok(0)) => "closed".to_owned(),
+            Poll::Ready(Ok(0)) => channel.end().to_owned(),
             Poll::Ready(Ok(n)) => {
                 channel.count(n);
                 return Poll::Ready(Ok(()));
@@ -671,6 +681,8 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         sock.reading = true;
         (channel, sock.read_ms)
     };
+    // No state would take a longer text.
+    let most = state.vm.main().map_or(usize::MAX, |main| main.memory_max()).min(TEXT_MAX_BYTES);
     let busy = Busy { sock, is_reading: true };
     debug(state, || format!("lua tcp socket read timeout: {timeout}"));
     state.wait(
@@ -680,7 +692,7 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             let mut seen = wanted.seen(busy.sock.borrow().rest().len());
             let done = poll_fn(|cx| loop {
                 let mut sock = busy.sock.borrow_mut();
-                match sock.poll_more(cx, &channel) {
+                match sock.poll_more(cx, &channel, most) {
                     Poll::Ready(Ok(())) => {
                         deadline = clock::mono_ms() + timeout;
                         if let Some(found) = sock.found(&wanted, seen) {

@@ -117,7 +117,7 @@ setmetatable(_G, {
         rawset(t, name, value)
         local now = weir.phase()
         if now ~= "init" and now ~= "init_worker" then
-            local text = "[lua] writing a global Lua variable ('" .. tostring(name) .. "') which may lead to race "
+            local text = (weir.stream or "") .. "[lua] writing a global Lua variable ('" .. tostring(name) .. "') which may lead to race "
                 .. "conditions between concurrent requests, so prefer the use of 'local' variables"
             weir.raw(report, 5, text, (debug.traceback("", 2):gsub("^\n", "")))
         end

@@ -336,7 +336,6 @@ end
 
 local function over(run)
     runs[run.id] = nil
-    run.over = true
     -- What is known of a thread holds the thread: it would stay for ever.
     for co, info in pairs(run.threads) do
         info.dead = true

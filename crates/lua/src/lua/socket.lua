@@ -48,7 +48,7 @@ local function own(sock, what)
         error("bad argument #1 to '" .. what .. "' (table expected, got " .. (sock == nil and "nil" or type(sock)) .. ")", 3)
     end
     if sock.run ~= run_id() then
-        if alive(0, nil, nil, sock.run) then
+        if sock.id == 0 or alive(0, nil, nil, sock.run) then
             error("bad request", 3)
         end
         -- It was closed with what had made it.
