@@ -131,6 +131,7 @@ mod lua_balancer;
 mod lua_bounds;
 mod lua_command;
 mod lua_core;
+mod lua_inventory;
 mod lua_over_upgrade;
 mod lua_phases;
 mod lua_proxy_ssl;

@@ -34,6 +34,8 @@ const GENERATED: &[&str] = &[
     "docs/compatibility.md",
     "docs/directives.md",
     "docs/inventory/directives.tsv",
+    "docs/inventory/lua_api.tsv",
+    "docs/lua.md",
     "xtask/loki/go.sum",
 ];
 const SKIPPED_DIRS: &[&str] = &["target", ".git", ".worktrees", "node_modules"];
