@@ -112,7 +112,7 @@ fn start(all: &[Entry]) -> Server {
         let names: BTreeSet<&str> =
             all.iter().filter(|e| is_in(e, phase)).map(|e| e.name).collect();
         let text: String = names.iter().map(|name| format!("{name}\n")).collect();
-        setup = setup.file(&format!("{phase}.names"), &text);
+        setup = setup.file(format!("{phase}.names"), &text);
     }
     setup.start()
 }
