@@ -435,7 +435,10 @@ fn settle(mut who: Who<'_>, run: &mut Run, engine: &Engine, went: Result<Went, F
             let told = engine.tell_aborted(&mut state, &thread);
             engine.release(thread);
             match told {
-                Ok(()) => Step::Ended,
+                Ok(()) => {
+                    engine.recover();
+                    Step::Ended
+                }
                 Err(e) => failed_with(who, run, engine, &e),
             }
         }
