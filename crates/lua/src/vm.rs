@@ -2,6 +2,7 @@
 
 use crate::api::pool::Pools;
 use crate::api::regex::Compiled;
+use crate::api::semaphore::Semaphores;
 use crate::api::ssl_client::Sessions;
 use crate::border::{Engine, Thread};
 use crate::conf::{DictConf, LuaLoc, LuaMain};
@@ -10,7 +11,7 @@ use crate::machine::State;
 use crate::run::{context, entry, Outcome, Reply, Run, Step, Told};
 use crate::site::{Block, Who};
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use weir_core::generation::Generation;
@@ -31,8 +32,8 @@ pub(crate) struct Vm {
     numbers: Cell<u32>,
     /// Runs and requests that are over, which Lua has not been told of.
     over: RefCell<Vec<(i32, u32)>>,
-    /// Who waits to be told something, by the waits' numbers.
-    pub told: RefCell<HashMap<u32, Rc<Told>>>,
+    /// What code posts to and waits for.
+    pub semaphores: Semaphores,
     /// Runs that have made sockets.
     pub with_socks: RefCell<HashSet<u32>>,
     /// The dictionaries, in the order of the configuration.
@@ -124,7 +125,7 @@ impl Vm {
             block,
             numbers: Cell::new(0),
             over: RefCell::default(),
-            told: RefCell::default(),
+            semaphores: Semaphores::default(),
             with_socks: RefCell::default(),
             dicts: dicts_of(confs),
             pools: Pools::default(),
@@ -149,6 +150,14 @@ impl Vm {
     pub(crate) fn end(&self) {
         self.is_ending.set(true);
         self.timers.borrow_mut().drain(..).for_each(|t| t.tell(crate::run::Reply::ok()));
+    }
+
+    /// The worker ends, and its states' timers come now.
+    pub(crate) fn end_all(worker: &Worker) {
+        let vms = worker.local::<Vms>();
+        let all: Vec<Rc<Vm>> = vms.0.borrow().iter().map(Rc::clone).collect();
+        let own = vms.1.borrow().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
+        all.iter().chain(&own).for_each(|vm| vm.end());
     }
 
     /// Those of older generations are to end, and go when nobody uses them.

@@ -14,6 +14,7 @@ mod proxy_ssl;
 pub(crate) mod raw;
 pub(crate) mod regex;
 mod request;
+pub(crate) mod semaphore;
 mod session;
 pub(crate) mod socket;
 mod ssl;
@@ -30,7 +31,7 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 20] = [
+        let lists: [&'static [OpRow]; 21] = [
             // The first tells the names.
             control::OPS,
             balancer::OPS,
@@ -43,6 +44,7 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
             encode::OPS,
             time::OPS,
             timers::OPS,
+            semaphore::OPS,
             regex::OPS,
             socket::OPS,
             raw::OPS,

@@ -66,6 +66,10 @@ pub(crate) struct Sock {
     reading: bool,
     writing: bool,
     connecting: bool,
+    /// Something was sent in part: nothing more is.
+    is_cut: bool,
+    /// TLS was begun, and whom it is with has not been found to be right yet.
+    pub(super) is_unproven: bool,
     /// The other side has ended, or broken.
     ended: Option<String>,
 }
@@ -164,6 +168,7 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         sock.channel = None;
         sock.buf.clear();
         (sock.at, sock.reused, sock.ended) = (0, 0, None);
+        (sock.is_cut, sock.is_unproven) = (false, false);
     }
     let host = args.a.to_vec();
     let port = args.x as u16;
@@ -329,10 +334,23 @@ fn option(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
 }
 
-/// The socket is not used by this wait any more, however it ends.
+/// The socket is not used by this wait any more, however it ends. Of one that is given up before its end (its thread
+/// was killed) nobody knows what has gone over the connection: nothing else will.
 pub(super) struct Busy {
     pub sock: Rc<RefCell<Sock>>,
     is_reading: bool,
+    is_done: bool,
+}
+
+impl Busy {
+    fn new(sock: Rc<RefCell<Sock>>, is_reading: bool) -> Busy {
+        Busy { sock, is_reading, is_done: false }
+    }
+
+    /// What was waited for has come to something.
+    pub(super) fn done(mut self) {
+        self.is_done = true;
+    }
 }
 
 impl Drop for Busy {
@@ -341,6 +359,10 @@ impl Drop for Busy {
         match self.is_reading {
             true => sock.reading = false,
             false => sock.writing = false,
+        }
+        // A client's connection stays its request's: what is read of it is kept, and what is sent to it is its own.
+        if !self.is_done && matches!(sock.channel, Some(Line::Own(_))) {
+            sock.drop_line();
         }
     }
 }
@@ -352,13 +374,14 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         if sock.writing {
             return answer.fail("socket busy writing");
         }
-        let Some(channel) = sock.channel() else {
+        let channel = sock.channel().filter(|_| !sock.is_cut);
+        let Some(channel) = channel else {
             return answer.fail("closed");
         };
         sock.writing = true;
         (channel, sock.send_ms)
     };
-    let busy = Busy { sock, is_reading: false };
+    let busy = Busy::new(sock, false);
     if let Line::Session(conn) = &channel {
         return super::session::send(state, conn, busy, (args.a, timeout), answer);
     }
@@ -366,7 +389,7 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     if !channel.is_tls() {
         match channel.socket().try_write(&[IoSlice::new(args.a)], false) {
             Ok(n) if n == args.a.len() => {
-                drop(busy);
+                busy.done();
                 return answer.number(n as f64);
             }
             Ok(n) => sent = n,
@@ -379,7 +402,6 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         WaitFor::Future(Box::pin(async move {
             let mut limit = LazyTimer::new();
             let mut deadline = clock::mono_ms() + timeout;
-            let busy = busy;
             let done = poll_fn(|cx| loop {
                 if sent == text.len() {
                     return Poll::Ready(Ok(()));
@@ -396,15 +418,20 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
                 }
             })
             .await;
-            match done {
+            let reply = match done {
                 Ok(()) => Reply { code: code::NUMBER, x: text.len() as f64, text: Vec::new() },
                 Err(why) => {
-                    if why != "timeout" {
-                        busy.sock.borrow_mut().drop_line();
+                    let mut sock = busy.sock.borrow_mut();
+                    match why.as_str() {
+                        // Whatever followed would be taken for the rest of it.
+                        "timeout" => sock.is_cut = true,
+                        _ => sock.drop_line(),
                     }
                     Reply::fail(why)
                 }
-            }
+            };
+            busy.done();
+            reply
         })),
         answer,
     )
@@ -432,7 +459,7 @@ impl Sock {
     /// It is read from until that is dropped.
     pub(super) fn occupy(sock: Rc<RefCell<Sock>>) -> Busy {
         sock.borrow_mut().reading = true;
-        Busy { sock, is_reading: true }
+        Busy::new(sock, true)
     }
 
     /// For connecting, and for reading; in milliseconds.
@@ -456,6 +483,8 @@ impl Sock {
             reading: false,
             writing: false,
             connecting: false,
+            is_cut: false,
+            is_unproven: false,
             ended: None,
         }
     }
@@ -492,6 +521,7 @@ impl Sock {
     pub(super) fn put_kept(&mut self, line: Line, reused: u32, place: Option<Place>) -> u32 {
         self.buf.clear();
         (self.at, self.ended) = (0, None);
+        (self.is_cut, self.is_unproven) = (false, false);
         self.put_back(line, reused, place);
         reused
     }
@@ -511,6 +541,7 @@ impl Sock {
         match () {
             () if self.reading => Err("socket busy reading"),
             () if self.writing => Err("socket busy writing"),
+            () if self.is_cut => Err("closed"),
             () if self.at < self.buf.len() => Err("unread data in buffer"),
             () => {
                 let line = self.channel.take().ok_or("closed")?;
@@ -522,6 +553,8 @@ impl Sock {
     /// The connection is over.
     pub(super) fn drop_line(&mut self) {
         (self.channel, self.place) = (None, None);
+        (self.at, self.is_unproven) = (0, false);
+        self.buf.clear();
     }
 
     fn rest(&self) -> &[u8] {
@@ -538,8 +571,9 @@ impl Sock {
         text
     }
 
-    /// What is wanted, if it is here: its text, and whether it is the last of its kind.
-    fn found(&mut self, wanted: &Wanted) -> Option<(Vec<u8>, bool)> {
+    /// What is wanted, if it is here: its text, and whether it is the last of its kind. The first `seen` bytes have
+    /// been looked through before.
+    fn found(&mut self, wanted: &Wanted, seen: &mut usize) -> Option<(Vec<u8>, bool)> {
         let rest = self.rest();
         match wanted {
             Wanted::Bytes(n) => (rest.len() >= *n).then(|| (self.take(*n), true)),
@@ -549,7 +583,10 @@ impl Sock {
                 (n > 0).then(|| (self.take(n), true))
             }
             Wanted::Line => {
-                let end = memchr::memchr(b'\n', rest)?;
+                let Some(end) = memchr::memchr(b'\n', &rest[*seen..]).map(|at| *seen + at) else {
+                    *seen = rest.len();
+                    return None;
+                };
                 let mut line = self.take(end + 1);
                 line.pop();
                 line.retain(|b| *b != b'\r');
@@ -557,7 +594,7 @@ impl Sock {
             }
             Wanted::Until { pattern, most, inclusive } => {
                 let limit = if *most == 0 { usize::MAX } else { *most };
-                match memchr::memmem::find(rest, pattern) {
+                match memchr::memmem::find(&rest[*seen..], pattern).map(|at| *seen + at) {
                     Some(at) if at <= limit => {
                         let mut text = self.take(at + pattern.len());
                         if !inclusive {
@@ -570,7 +607,10 @@ impl Sock {
                     None if rest.len() - begun(rest, pattern) >= limit => {
                         Some((self.take(limit), false))
                     }
-                    None => None,
+                    None => {
+                        *seen = rest.len().saturating_sub(pattern.len() - 1);
+                        None
+                    }
                 }
             }
         }
@@ -620,12 +660,13 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             Wanted::Until { pattern: args.a.to_vec(), most: args.x as usize, inclusive: kind == 5 }
         }
     };
+    let mut seen = 0;
     let (channel, timeout) = {
         let mut sock = sock.borrow_mut();
         if sock.reading {
             return answer.fail("socket busy reading");
         }
-        if let Some((text, is_last)) = sock.found(&wanted) {
+        if let Some((text, is_last)) = sock.found(&wanted, &mut seen) {
             answer.list().text(&text).boolean(is_last);
             return code::LIST;
         }
@@ -635,7 +676,7 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         sock.reading = true;
         (channel, sock.read_ms)
     };
-    let busy = Busy { sock, is_reading: true };
+    let busy = Busy::new(sock, true);
     debug(state, || format!("lua tcp socket read timeout: {timeout}"));
     state.wait(
         WaitFor::Future(Box::pin(async move {
@@ -646,7 +687,7 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
                 match sock.poll_more(cx, &channel) {
                     Poll::Ready(Ok(())) => {
                         deadline = clock::mono_ms() + timeout;
-                        if let Some(found) = sock.found(&wanted) {
+                        if let Some(found) = sock.found(&wanted, &mut seen) {
                             return Poll::Ready(Ok(found));
                         }
                     }
@@ -672,6 +713,7 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
                 }
             };
             drop(sock);
+            busy.done();
             Reply { code: code::LIST, x: 0.0, text }
         })),
         answer,
