@@ -1,6 +1,6 @@
 //! `docs/directives.md`: what `weir help DIRECTIVE` says, for every directive there is.
 
-use crate::{cargo, compat};
+use crate::{cargo, compat, lua};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,10 +17,14 @@ fn path(root: &Path) -> PathBuf {
     root.join("docs").join("directives.md")
 }
 
-/// Whether both pages say what the built program says.
+/// Whether the pages say what the built program says.
 pub fn check(root: &Path) -> Result<(), String> {
     let binary = cargo::release_binary(root);
-    let pages = [(path(root), page(&binary)?), (compat::path(root), compat::page(root, &binary)?)];
+    let pages = [
+        (path(root), page(&binary)?),
+        (compat::path(root), compat::page(root, &binary)?),
+        (lua::path(root), lua::page(root)?),
+    ];
     let is_old = |(path, page): &(PathBuf, String)| {
         std::fs::read_to_string(path).unwrap_or_default() != *page
     };
@@ -37,7 +41,8 @@ pub fn write(root: &Path) -> Result<(), String> {
     cargo::run(root, &["build", "--quiet", "--package", "weir"])?;
     let binary = cargo::debug_binary(root);
     save(&path(root), &page(&binary)?)?;
-    save(&compat::path(root), &compat::page(root, &binary)?)
+    save(&compat::path(root), &compat::page(root, &binary)?)?;
+    save(&lua::path(root), &lua::page(root)?)
 }
 
 fn save(path: &Path, text: &str) -> Result<(), String> {

@@ -8,6 +8,7 @@ mod child;
 mod compat;
 mod docs;
 mod instructions;
+mod lua;
 mod nginx_suite;
 mod package;
 mod peers;

@@ -7,7 +7,7 @@
 //! * Every directive stands in a black-box test.
 //! * The files of `backend` use each other in no circle, those of `http` in small ones.
 //! * What protocols have in common stands in no two of their crates.
-//! * Files have at most 1,000 lines, functions 70, and none names a person's machine.
+//! * Files have at most 1,000 lines (the border to Lua 1,400), functions 70, and none names a person's machine.
 
 mod border;
 mod circles;
@@ -25,6 +25,8 @@ use layers::Layers;
 use source::{code, without_tests, words};
 
 const MAX_LINES: usize = 1000;
+/// All of the border to Lua that is unsafe is one file.
+const BORDER: (&str, usize) = ("crates/lua/src/border.rs", 1400);
 /// Written by programs.
 const GENERATED: &[&str] = &[
     "Cargo.lock",
@@ -32,6 +34,8 @@ const GENERATED: &[&str] = &[
     "docs/compatibility.md",
     "docs/directives.md",
     "docs/inventory/directives.tsv",
+    "docs/inventory/lua_api.tsv",
+    "docs/lua.md",
     "xtask/loki/go.sum",
 ];
 const SKIPPED_DIRS: &[&str] = &["target", ".git", ".worktrees", "node_modules"];
@@ -155,8 +159,9 @@ fn test_files(root: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
 fn check_text(name: &str, text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let lines = text.lines().count();
-    if lines > MAX_LINES && !GENERATED.contains(&name) {
-        problems.push(format!("{name}: {lines} lines; {MAX_LINES} are the most"));
+    let max = if name == BORDER.0 { BORDER.1 } else { MAX_LINES };
+    if lines > max && !GENERATED.contains(&name) {
+        problems.push(format!("{name}: {lines} lines; {max} are the most"));
     }
     for (at, line) in text.lines().enumerate() {
         if let Some(found) = machine_path(line) {

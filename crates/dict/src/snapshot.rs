@@ -60,6 +60,15 @@ impl Dict {
     /// up. Answers how many entries were put in, with those given up again for later ones. Nothing is changed
     /// by bytes that are refused.
     pub fn restore(&self, bytes: &[u8], now_ms: u64) -> Result<usize, BadSnapshot> {
+        self.put_all(bytes, now_ms, Mode::Set)
+    }
+
+    /// The same, but of keys that are here nothing is changed.
+    pub fn restore_missing(&self, bytes: &[u8], now_ms: u64) -> Result<usize, BadSnapshot> {
+        self.put_all(bytes, now_ms, Mode::Add)
+    }
+
+    fn put_all(&self, bytes: &[u8], now_ms: u64, mode: Mode) -> Result<usize, BadSnapshot> {
         let records = checked(bytes).ok_or(BadSnapshot)?;
         let mut rest = Reader(records);
         let mut restored = 0;
@@ -69,7 +78,8 @@ impl Dict {
                 while spent < SLICE_COST && !rest.0.is_empty() {
                     let record = rest.record().ok_or(BadSnapshot)?;
                     spent += 1 + record.body.cost();
-                    restored += usize::from(put_back(state, self.key(record.key), &record, now_ms));
+                    let key = self.key(record.key);
+                    restored += usize::from(put_back(state, key, &record, mode, now_ms));
                 }
                 Ok(())
             })?;
@@ -232,8 +242,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether there was room.
-fn put_back(state: &mut State, key: Key<'_>, record: &Record<'_>, now_ms: u64) -> bool {
+/// Whether there was room, and it was wanted.
+fn put_back(state: &mut State, key: Key<'_>, record: &Record<'_>, mode: Mode, now_ms: u64) -> bool {
+    let is_there = |n| !state.is_expired(n, now_ms);
+    if mode == Mode::Add && state.table.find(key).is_some_and(is_there) {
+        return false;
+    }
     let timing = Timing { now_ms, for_ms: record.left_ms };
     match &record.body {
         RecordBody::Plain(value) => state.set(key, *value, timing, record.flags, Mode::Set).is_ok(),

@@ -20,14 +20,20 @@
 
 use crate::crossing::{kept, Answer, Args, Entered, Failure, Host, Item, Items, Values, Went};
 use crate::machine::code;
+use crate::watch::{Seat, Verdict};
 use mlua_sys as lua;
-use std::alloc::{alloc, dealloc, realloc, Layout};
 use std::any::Any;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void, CStr};
+use std::fmt::Write as _;
+use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Arc;
+use weir_runtime::bounded::{allocate, Bounded};
+use weir_runtime::interrupt;
 
 /// Whether that is Lua, in a state of its own; an error is what the compiler says.
 pub(crate) fn check_syntax(text: &[u8], name: &CStr) -> Result<(), String> {
@@ -61,21 +67,17 @@ struct Out {
 
 /// Behind the code of an answer that was none.
 const BROKEN: i32 = -9;
-/// The alignment that Lua's objects may want.
-const ALIGN: usize = 16;
+/// So often garbage is collected where collecting makes more.
+const COLLECTIONS_MAX: u32 = 16;
+/// What an end may take beyond what code may.
+const ROOM_BYTES: usize = 4 * 1024 * 1024;
 /// What is kept of the memory for an answer.
 const KEPT_BYTES: usize = 256 * 1024;
-
-/// What one engine has taken, and may take.
-struct Memory {
-    used: Cell<usize>,
-    max: Cell<usize>,
-}
 
 struct Shared {
     out: Out,
     answer: Answer,
-    memory: Memory,
+    memory: Bounded,
     /// A panic of a host, for who has entered.
     panic: Option<Box<dyn Any + Send>>,
     /// The coroutine that an operation was called by, if Lua may be entered from there.
@@ -113,6 +115,10 @@ pub(crate) struct Engine {
     shared: *mut Shared,
     /// The registry's number of the function that all calls go to.
     entry: c_int,
+    /// By which others see that Lua runs.
+    seat: Arc<Seat>,
+    /// Its memory was out, and hardly any of it was garbage.
+    is_spent: Cell<bool>,
 }
 
 /// What a call from Rust is made on, and whether that is the state's first coroutine.
@@ -121,43 +127,14 @@ type Place = (*mut lua::lua_State, bool);
 type Done = (*mut lua::lua_State, c_int, c_int);
 
 thread_local! {
-    /// Whether Lua runs on this thread.
-    static RUNNING: Cell<bool> = const { Cell::new(false) };
+    /// The state that runs on this thread; null where none does. The handler of a signal reads it, too.
+    static RUNS: AtomicPtr<lua::lua_State> = const { AtomicPtr::new(ptr::null_mut()) };
+    /// The state that runs has a hook. Written by the handler as well.
+    static ARMED: Cell<bool> = const { Cell::new(false) };
+    /// Code is to end, wherever it catches that.
+    static ENDS: Cell<bool> = const { Cell::new(false) };
     /// Who answers the engine that runs on this thread.
     static HOST: Cell<Option<(*mut dyn Host, *mut Shared)>> = const { Cell::new(None) };
-}
-
-unsafe extern "C" fn allocate(
-    ud: *mut c_void,
-    old: *mut c_void,
-    had: usize,
-    wanted: usize,
-) -> *mut c_void {
-    // SAFETY: `ud` is the `Memory` of the engine, which lives longer than its state. `old` came from here with
-    // `had` bytes (0 where it is null), as Lua's contract says.
-    unsafe {
-        let memory = &*ud.cast::<Memory>();
-        let had = if old.is_null() { 0 } else { had };
-        if wanted == 0 {
-            if had > 0 {
-                dealloc(old.cast(), Layout::from_size_align_unchecked(had, ALIGN));
-                memory.used.set(memory.used.get() - had);
-            }
-            return ptr::null_mut();
-        }
-        let used = memory.used.get() - had + wanted;
-        if wanted > had && used > memory.max.get() || wanted > isize::MAX as usize - ALIGN {
-            return ptr::null_mut();
-        }
-        let fresh = match had {
-            0 => alloc(Layout::from_size_align_unchecked(wanted, ALIGN)),
-            _ => realloc(old.cast(), Layout::from_size_align_unchecked(had, ALIGN), wanted),
-        };
-        if !fresh.is_null() {
-            memory.used.set(used);
-        }
-        fresh.cast()
-    }
 }
 
 unsafe fn slice<'a>(p: *const u8, n: usize) -> &'a [u8] {
@@ -201,7 +178,7 @@ unsafe fn answer(op: c_int, args: &Args<'_>, caller: *mut lua::lua_State) -> c_i
 #[allow(clippy::too_many_arguments)]
 unsafe extern "C" fn weir_call(
     op: c_int,
-    i: c_int,
+    i: f64,
     a: *const u8,
     an: usize,
     b: *const u8,
@@ -210,7 +187,13 @@ unsafe extern "C" fn weir_call(
     y: f64,
 ) -> c_int {
     // SAFETY: the texts are strings of Lua's that the caller holds. Lua is not entered from here.
-    unsafe { answer(op, &Args { i, a: slice(a, an), b: slice(b, bn), x, y }, ptr::null_mut()) }
+    unsafe {
+        answer(
+            op,
+            &Args { i: i as i32, id: i as u64, a: slice(a, an), b: slice(b, bn), x, y },
+            ptr::null_mut(),
+        )
+    }
 }
 
 /// The text at a place of the stack, which stays there; null where there is none.
@@ -344,7 +327,7 @@ unsafe fn give(l: *mut lua::lua_State, answered: c_int, level: c_int) -> c_int {
             }
             code::WAITS => {
                 lua::lua_pushlightuserdata(l, MARK);
-                lua::lua_pushnumber(l, f64::from((*shared).out.i));
+                lua::lua_pushnumber(l, (*shared).out.x);
                 return lua::lua_yield(l, 2);
             }
             code::LEAVES => {
@@ -398,9 +381,9 @@ unsafe extern "C-unwind" fn native(l: *mut lua::lua_State) -> c_int {
     unsafe {
         let op = lua::lua_tonumber(l, lua::lua_upvalueindex(1)) as c_int;
         let level = lua::lua_tonumber(l, lua::lua_upvalueindex(2)) as c_int;
-        let (i, x, y) =
-            (lua::lua_tonumber(l, 1) as c_int, lua::lua_tonumber(l, 4), lua::lua_tonumber(l, 5));
-        let args = Args { i, a: text_arg(l, 2), b: text_arg(l, 3), x, y };
+        let (i, x, y) = (lua::lua_tonumber(l, 1), lua::lua_tonumber(l, 4), lua::lua_tonumber(l, 5));
+        let (a, b) = (text_arg(l, 2), text_arg(l, 3));
+        let args = Args { i: i as i32, id: i as u64, a, b, x, y };
         let answered = answer(op, &args, l);
         give(l, answered, level)
     }
@@ -444,7 +427,7 @@ unsafe extern "C-unwind" fn texts(l: *mut lua::lua_State) -> c_int {
             }
         }
         text.extend_from_slice(text_arg(l, lua::lua_upvalueindex(2)));
-        let args = Args { i: 0, a: &text, b: &[], x: 0.0, y: 0.0 };
+        let args = Args { i: 0, id: 0, a: &text, b: &[], x: 0.0, y: 0.0 };
         let answered = answer(op, &args, l);
         if text.capacity() <= KEPT_BYTES {
             (*shared).scratch = ManuallyDrop::into_inner(text);
@@ -566,6 +549,18 @@ unsafe extern "C-unwind" fn boot(l: *mut lua::lua_State) -> c_int {
     }
 }
 
+/// Within `lua_cpcall`: collects garbage, and has more of it collected from now on.
+unsafe extern "C-unwind" fn collect(l: *mut lua::lua_State) -> c_int {
+    const PAUSE_PERCENT: c_int = 100;
+    // SAFETY: called with a number in the place of a pointer. There is nothing to drop in this frame.
+    unsafe {
+        let how = lua::lua_touserdata(l, 1).addr() as c_int;
+        lua::lua_gc(l, lua::LUA_GCSETPAUSE, PAUSE_PERCENT);
+        lua::lua_gc(l, how, 0);
+    }
+    0
+}
+
 unsafe fn text_at(l: *mut lua::lua_State, at: c_int) -> String {
     // SAFETY: the state is the caller's. Only what is a string is asked for its text, which makes nothing.
     unsafe {
@@ -578,11 +573,145 @@ unsafe fn text_at(l: *mut lua::lua_State, at: c_int) -> String {
     }
 }
 
+extern "C" {
+    /// The hook at work is over, although it has not returned (`luajit/build/hook.c`).
+    fn weir_leave_hook(l: *mut lua::lua_State);
+}
+
+/// So many calls of a place are shown.
+const PLACE_CALLS: c_int = 16;
+/// The chunk whose code keeps the accounts of runs (`lua/prelude.lua`).
+const ACCOUNTS: &CStr = c"=weir";
+/// What is raised in code that has run for too long.
+const TOO_LONG: &str = "it has run for longer than lua_max_run_time without waiting";
+
+/// Has code that runs on threads which are interrupted look at itself.
+///
+/// # Errors
+///
+/// The system has no such thing.
+pub(crate) fn install_interrupts() -> io::Result<()> {
+    // SAFETY: the handler reads and writes thread-locals that are there from the thread's beginning, and calls what
+    // LuaJIT says may be called from the handler of a signal.
+    unsafe { interrupt::install(on_interrupt) }
+}
+
+/// In the handler of a signal: the state that runs here is given a hook, which comes before its next instruction.
+/// Where this has interrupted LuaJIT itself in the same thing, the hook may be lost; whoever interrupts does so again.
+extern "C" fn on_interrupt() {
+    let state = RUNS.with(|runs| runs.load(Ordering::Acquire));
+    if state.is_null() {
+        return;
+    }
+    ARMED.set(true);
+    // SAFETY: the state runs on this very thread, so that it is there; `lua_sethook` may be called from handlers.
+    unsafe {
+        // All over again, whatever was there.
+        lua::lua_sethook(state, None, 0, 0);
+        lua::lua_sethook(state, Some(hook), lua::LUA_MASKCOUNT, 1);
+    }
+}
+
+/// Takes the hook away. Every part of the dispatch tables changes twice, so that none is left as a signal in the
+/// midst of their making had left it.
+///
+/// # Safety
+///
+/// The state is this thread's; not to be called by a handler.
+unsafe fn disarm(l: *mut lua::lua_State) {
+    const ALL: c_int =
+        lua::LUA_MASKCALL | lua::LUA_MASKRET | lua::LUA_MASKLINE | lua::LUA_MASKCOUNT;
+    ARMED.set(false);
+    ENDS.set(false);
+    // SAFETY: as the caller says. No code runs between the two.
+    unsafe {
+        lua::lua_sethook(l, Some(hook), ALL, 1);
+        lua::lua_sethook(l, None, 0, 0);
+    }
+}
+
+/// Called before an instruction of code that has a hook. Once it is to end, all of it does: an error that it catches
+/// comes again at the next instruction. Only what keeps the accounts of runs is left to do so.
+unsafe extern "C-unwind" fn hook(l: *mut lua::lua_State, _: *mut lua::lua_Debug) {
+    // SAFETY: the state is the running one. Errors leave a frame with nothing to drop.
+    unsafe {
+        if !ENDS.get() {
+            match judge_overdue(l) {
+                Verdict::Ends => ENDS.set(true),
+                Verdict::GoesOn => return disarm(l),
+            }
+        }
+        if keeps_accounts(l) {
+            return;
+        }
+        lua::luaL_where(l, 0);
+        lua::lua_pushlstring(l, TOO_LONG.as_ptr().cast(), TOO_LONG.len());
+        lua::lua_concat(l, 2);
+        // What handles the error has a hook, too.
+        weir_leave_hook(l);
+        lua::lua_error(l);
+    }
+}
+
+/// Whether it runs what no entry may be without.
+unsafe fn keeps_accounts(l: *mut lua::lua_State) -> bool {
+    // SAFETY: plain data, which is read only where it was filled; the names are the state's.
+    unsafe {
+        let mut at: lua::lua_Debug = std::mem::zeroed();
+        lua::lua_getstack(l, 0, &mut at) != 0
+            && lua::lua_getinfo(l, c"S".as_ptr(), &mut at) != 0
+            && !at.source.is_null()
+            && CStr::from_ptr(at.source) == ACCOUNTS
+    }
+}
+
+/// Asks the host about the entry, if it is the one that has run for long.
+unsafe fn judge_overdue(l: *mut lua::lua_State) -> Verdict {
+    let Some(ms) = Seat::of_thread().accused_ms() else { return Verdict::GoesOn };
+    let Some((host, shared)) = HOST.take() else { return Verdict::GoesOn };
+    // SAFETY: as in `answer`: the host is there until `enter` returns, and was taken away. The state is the running one.
+    let verdict = unsafe {
+        let place = place_of(l);
+        let done = catch_unwind(AssertUnwindSafe(|| (*host).overdue(ms, &place)));
+        done.unwrap_or_else(|panic| {
+            (*shared).panic = Some(panic);
+            Verdict::Ends
+        })
+    };
+    HOST.set(Some((host, shared)));
+    verdict
+}
+
+/// Where code is, from the innermost call outwards, as lines.
+unsafe fn place_of(l: *mut lua::lua_State) -> String {
+    let mut text = String::from("stack traceback:");
+    for level in 0..PLACE_CALLS {
+        // SAFETY: plain data, which is read only where it was filled; names are the state's, and end with a zero.
+        unsafe {
+            let mut at: lua::lua_Debug = std::mem::zeroed();
+            if lua::lua_getstack(l, level, &mut at) == 0
+                || lua::lua_getinfo(l, c"Sln".as_ptr(), &mut at) == 0
+            {
+                break;
+            }
+            let file = CStr::from_ptr(at.short_src.as_ptr()).to_string_lossy();
+            let _ = write!(text, "\n\t{file}");
+            if at.currentline > 0 {
+                let _ = write!(text, ":{}", at.currentline);
+            }
+            if !at.name.is_null() {
+                let _ = write!(text, ": in '{}'", CStr::from_ptr(at.name).to_string_lossy());
+            }
+        }
+    }
+    text
+}
+
 impl Engine {
     /// Begins a state that may take so many bytes. `text` is Lua code that is given the function to call, the place
     /// of its answers, a null pointer and the functions above; it answers the function that [`Engine::enter`] calls.
     pub(crate) fn new(max_bytes: usize, text: &[u8], host: &mut dyn Host) -> Entered<Engine> {
-        let memory = Memory { used: Cell::new(0), max: Cell::new(max_bytes) };
+        let memory = Bounded::new(max_bytes);
         let out = Out { p: ptr::null(), n: 0, x: 0.0, i: 0, k: 0 };
         let (answer, caller) = (Answer::default(), ptr::null_mut());
         let shared = Shared {
@@ -604,7 +733,8 @@ impl Engine {
             let memory = ptr::addr_of_mut!((*shared).memory).cast::<c_void>();
             lua::lua_newstate(allocate, memory)
         };
-        let mut engine = Engine { state, shared, entry: 0 };
+        let mut engine =
+            Engine { state, shared, entry: 0, seat: Seat::of_thread(), is_spent: Cell::new(false) };
         if state.is_null() {
             return Err(Failure::Memory);
         }
@@ -669,11 +799,47 @@ impl Engine {
     fn place(&self) -> Entered<Place> {
         // SAFETY: fields are read; no reference to `shared` is held elsewhere.
         let (caller, is_busy) = unsafe { ((*self.shared).caller, (*self.shared).is_busy) };
-        match (RUNNING.get(), caller.is_null()) {
+        match (Engine::runs_here(), caller.is_null()) {
             (true, true) => Err(Failure::Error("Lua runs already".to_owned())),
             (true, false) if is_busy => Ok((caller, false)),
             // The first coroutine has nothing to do, or Lua does not run.
             _ => Ok((self.state, true)),
+        }
+    }
+
+    /// Lua runs from now on; whether it has done so before.
+    #[inline]
+    fn begin_running(&self) -> bool {
+        let runs = Engine::runs_here();
+        if !runs {
+            self.seat.begin();
+            RUNS.with(|runs| runs.store(self.state, Ordering::Release));
+        }
+        runs
+    }
+
+    /// It has returned to where it was called from. After an error the run is still there, and all that it has.
+    #[inline]
+    fn end_running(&self, runs: bool, is_well: bool) {
+        if runs {
+            return;
+        }
+        if is_well {
+            self.make_room();
+        }
+        RUNS.with(|runs| runs.store(ptr::null_mut(), Ordering::Release));
+        self.seat.end();
+        if ARMED.get() {
+            // SAFETY: the state is this engine's and not in use.
+            unsafe { disarm(self.state) };
+        }
+    }
+
+    /// A run has failed: what it has had is garbage.
+    pub(crate) fn recover(&self) {
+        self.let_go();
+        if !Engine::runs_here() {
+            self.make_room();
         }
     }
 
@@ -684,7 +850,7 @@ impl Engine {
         (l, is_first): Place,
         f: impl FnOnce(*mut lua::lua_State) -> c_int,
     ) -> Done {
-        let runs = RUNNING.replace(true);
+        let runs = self.begin_running();
         // SAFETY: the coroutine is this engine's: not in use, or the one that has called the operation at work by a
         // function of Lua's own kind and waits for it. `shared` is not borrowed.
         let (top, status) = unsafe {
@@ -697,7 +863,7 @@ impl Engine {
             (*self.shared).is_busy = was_busy;
             done
         };
-        RUNNING.set(runs);
+        self.end_running(runs, status == lua::LUA_OK);
         (l, top, status)
     }
 
@@ -843,7 +1009,7 @@ impl Engine {
         // Who runs and cannot be entered is not left either.
         self.place()?;
         let co = thread.state;
-        let runs = RUNNING.replace(true);
+        let runs = self.begin_running();
         // SAFETY: the coroutine is this engine's and does not run; resuming is protected. Nothing of `shared` is
         // borrowed meanwhile.
         let status = unsafe {
@@ -852,7 +1018,7 @@ impl Engine {
             (*self.shared).running = before;
             status
         };
-        RUNNING.set(runs);
+        self.end_running(runs, matches!(status, lua::LUA_OK | lua::LUA_YIELD));
         self.tidy();
         // SAFETY: no operation is at work, so that nobody else uses `shared`.
         if let Some(panic) = unsafe { (*self.shared).panic.take() } {
@@ -864,7 +1030,7 @@ impl Engine {
             lua::LUA_YIELD => Ok(unsafe {
                 match lua::lua_type(co, 1) {
                     lua::LUA_TLIGHTUSERDATA if lua::lua_touserdata(co, 1) == MARK => {
-                        Went::Waits(lua::lua_tonumber(co, 2) as u32)
+                        Went::Waits(lua::lua_tonumber(co, 2) as u64)
                     }
                     lua::LUA_TLIGHTUSERDATA if lua::lua_touserdata(co, 1) == LEAVE => Went::Left,
                     _ => Went::Yielded,
@@ -913,11 +1079,11 @@ impl Engine {
         &self,
         host: &mut dyn Host,
         what: i32,
-        run: u32,
+        run: u64,
         thread: &Thread,
         went: Went,
     ) -> Entered<i32> {
-        let numbers = [f64::from(what), went.number(), f64::from(run)];
+        let numbers = [f64::from(what), went.number(), run as f64];
         self.call_with(host, self.entry, &numbers, thread, went == Went::Failed)
     }
 
@@ -942,41 +1108,97 @@ impl Engine {
     fn let_go(&self) {
         // SAFETY: Lua does not run; taking an entry out of the registry takes no memory.
         unsafe {
-            while let (false, Some(reference)) = (RUNNING.get(), (*self.shared).freed.pop()) {
+            while let (false, Some(reference)) = (Engine::runs_here(), (*self.shared).freed.pop()) {
                 lua::luaL_unref(self.state, lua::LUA_REGISTRYINDEX, reference);
             }
         }
     }
 
     /// The context of that number is of no use any more. Lua must not run.
-    pub(crate) fn forget_context(&self, id: i32) {
+    pub(crate) fn forget_context(&self, id: i64) {
         let (l, contexts) = (self.state, self.kept(kept::CONTEXTS));
-        if contexts == 0 || RUNNING.get() {
+        if contexts == 0 || Engine::runs_here() {
             return;
         }
         // SAFETY: Lua does not run; there is room for four values. What is there is taken out, which takes no memory.
         unsafe {
             let top = lua::lua_gettop(l);
             lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, contexts);
-            lua::lua_rawgeti_(l, -1, id);
+            lua::lua_pushnumber(l, id as f64);
+            lua::lua_rawget(l, -2);
             if lua::lua_type(l, -1) != lua::LUA_TNIL {
                 lua::lua_settop(l, -2);
+                lua::lua_pushnumber(l, id as f64);
                 lua::lua_pushnil(l);
-                lua::lua_rawseti_(l, -2, id);
+                lua::lua_rawset(l, -3);
             }
             lua::lua_settop(l, top);
         }
     }
 
+    /// Calls the entry for an end that must not fail: however little memory there is.
+    pub(crate) fn enter_at_end(&self, host: &mut dyn Host, what: i32, id: f64) {
+        // SAFETY: it lives as long as the engine; a cell of it is read and written.
+        let memory = unsafe { &(*self.shared).memory };
+        let before = memory.max();
+        memory.set_max(before.saturating_add(ROOM_BYTES));
+        let _ = self.enter(host, what, id, id);
+        memory.set_max(before);
+        if !Engine::runs_here() {
+            self.make_room();
+        }
+    }
+
+    /// Whether it has no memory to go on with: code keeps what there was.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.is_spent.get()
+    }
+
     /// Whether Lua runs on this thread.
-    pub(crate) fn is_running() -> bool {
-        RUNNING.get()
+    pub(crate) fn runs_here() -> bool {
+        RUNS.with(|runs| !runs.load(Ordering::Relaxed).is_null())
+    }
+
+    /// LuaJIT fails where memory is refused, however much of it is garbage, and by itself collects that only when
+    /// there is twice as much as was left the last time. Where that may be more than there is, it is helped.
+    fn make_room(&self) {
+        // SAFETY: cells are read and written; no operation is at work.
+        let memory = unsafe { &(*self.shared).memory };
+        let max = memory.max();
+        if max == usize::MAX {
+            return;
+        }
+        let how = match memory.take_refused() {
+            true => lua::LUA_GCCOLLECT,
+            false if memory.used() > max / 2 => lua::LUA_GCSTEP,
+            false => return,
+        };
+        // The call itself takes some; finalizers of code's must not take all there is.
+        memory.set_max(max.saturating_add(ROOM_BYTES));
+        for _ in 0..COLLECTIONS_MAX {
+            // SAFETY: the state is this engine's and not in use; an error of a finalizer's stays within. There is
+            // nothing to be done about one, nor left of it.
+            unsafe {
+                let how_at = ptr::without_provenance_mut(how as usize);
+                let top = lua::lua_gettop(self.state);
+                lua::lua_cpcall(self.state, collect, how_at);
+                lua::lua_settop(self.state, top);
+            }
+            // An error of a finalizer has ended it, and what that has made is garbage as well.
+            if !memory.take_refused() {
+                break;
+            }
+        }
+        memory.set_max(max);
+        if how == lua::LUA_GCCOLLECT {
+            self.is_spent.set(memory.used() > max / 4 * 3);
+        }
     }
 
     /// Bytes in use.
     pub(crate) fn used_bytes(&self) -> usize {
         // SAFETY: `shared` lives as long as the engine; a `Cell` of it is read.
-        unsafe { (*self.shared).memory.used.get() }
+        unsafe { (*self.shared).memory.used() }
     }
 }
 
@@ -987,6 +1209,10 @@ impl Drop for Engine {
         impl Host for Nobody {
             fn call(&mut self, _: i32, _: &Args<'_>, _: &mut Answer) -> i32 {
                 BROKEN
+            }
+
+            fn overdue(&mut self, _: u64, _: &str) -> Verdict {
+                Verdict::GoesOn
             }
         }
         if !self.state.is_null() {

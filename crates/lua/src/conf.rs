@@ -1,6 +1,8 @@
 //! What the directives come to.
 
+use crate::api::socket::READ_MAX_BYTES;
 use crate::code::Code;
+use crate::watch::RunTime;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
@@ -90,7 +92,11 @@ pub(crate) struct LuaLoc {
     pub keepalive_timeout: Val<u64>,
     pub pool_size: Val<u64>,
     pub buffer_size: Val<u64>,
+    /// What one call of a socket may read, in bytes.
+    pub max_read: Val<u64>,
     pub log_errors: Val<bool>,
+    /// How long code may run without waiting.
+    pub max_run_time: Val<RunTime>,
     /// TLS of sockets.
     pub ssl: Outgoing,
 }
@@ -108,7 +114,8 @@ impl ConfType for LuaLoc {
             rewrite_first = false, access_first = false, precontent_first = false,
             preread_first = false,
             connect_timeout = 60_000, send_timeout = 60_000, read_timeout = 60_000,
-            keepalive_timeout = 60_000, pool_size = 30, buffer_size = 4096, log_errors = true,
+            keepalive_timeout = 60_000, pool_size = 30, buffer_size = 4096, max_read = READ_MAX_BYTES, log_errors = true,
+            max_run_time = RunTime::default(),
         );
         self.ssl.merge(&parent.ssl);
         // Code says whether it verifies; there must be something to do it by.

@@ -1,8 +1,12 @@
 //! What crosses the border to Lua: questions, answers, and how far code has gone. All of it is safe code.
 
+use crate::watch::Verdict;
+
 /// What Lua asks with.
 pub(crate) struct Args<'a> {
     pub i: i32,
+    /// The same where it is a number that something is known by.
+    pub id: u64,
     pub a: &'a [u8],
     pub b: &'a [u8],
     pub x: f64,
@@ -22,6 +26,9 @@ pub(crate) struct Answer {
 pub(crate) trait Host {
     /// The code is for the Lua side to know what is in the answer.
     fn call(&mut self, op: i32, args: &Args<'_>, answer: &mut Answer) -> i32;
+
+    /// Code has run for so long, and is at this place now: what becomes of it.
+    fn overdue(&mut self, ms: u64, place: &str) -> Verdict;
 }
 
 /// Places of what Lua gives to be kept.
@@ -48,7 +55,7 @@ pub(crate) mod kept {
 pub(crate) enum Went {
     Ended,
     /// It waits for that number.
-    Waits(u32),
+    Waits(u64),
     /// It wants its run to end.
     Left,
     /// It waits for nothing.
@@ -65,7 +72,7 @@ impl Went {
             Went::Failed => -2.0,
             Went::Left => -3.0,
             Went::Yielded => -4.0,
-            Went::Waits(id) => f64::from(id),
+            Went::Waits(id) => id as f64,
         }
     }
 }

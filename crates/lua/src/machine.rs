@@ -4,6 +4,7 @@ use crate::crossing::{Answer, Args, Host};
 use crate::run::{Run, WaitFor};
 use crate::site::{Site, Who};
 use crate::vm::Vm;
+use crate::watch::Verdict;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::Session as _;
@@ -130,6 +131,10 @@ impl Host for State<'_> {
             }
         }
     }
+
+    fn overdue(&mut self, ms: u64, place: &str) -> Verdict {
+        crate::watch::overdue(self, ms, place)
+    }
 }
 
 impl<'a> State<'a> {
@@ -156,7 +161,7 @@ impl State<'_> {
 
     /// The coroutine is to wait.
     pub(crate) fn wait(&mut self, what: WaitFor, answer: &mut Answer) -> i32 {
-        answer.i = self.run.wait(self.vm, what) as i32;
+        answer.x = self.run.wait(self.vm, what) as f64;
         code::WAITS
     }
 }

@@ -5,11 +5,14 @@ use crate::code;
 use crate::conf::{DictConf, LuaLoc, LuaMain};
 use crate::phases;
 use crate::site::Block;
+use crate::watch::{self, RunTime};
 use std::rc::Rc;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use weir_core::generation::Generation;
 use weir_core::zones;
 use weir_core::{Session, Worker};
 use weir_dict::Dict;
+use weir_http::generation::HttpConf;
 use weir_http::module::{Build, HttpModule};
 use weir_http::Request;
 use weir_module::{
@@ -205,6 +208,15 @@ fn replace(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
     out
 }
 
+fn run_time(d: &Directive) -> ConfResult<RunTime> {
+    let ends = match d.args.get(1).map(|word| &word.text[..]) {
+        None => false,
+        Some(b"end") => true,
+        Some(_) => return Err(d.bad(1, "only \"end\" may follow the time")),
+    };
+    Ok(RunTime { ms: d.msec(0)?, ends })
+}
+
 /// A dictionary is a zone of its own kind.
 const DICT: &str = "lua_shared_dict";
 /// One of `stream` is another than that of `http` with the same name.
@@ -235,6 +247,11 @@ pub(crate) fn set_dict(cf: &mut Cf, d: &Directive, kind: &'static str) -> ConfRe
     zones::declare(cf, d, 0, &zone, kind, size)?;
     main(cf).dicts.push(DictConf { name, kind, size, dict: OnceLock::new() });
     Ok(())
+}
+
+/// The dictionaries that are in use, by their names.
+pub fn dicts() -> Vec<(Vec<u8>, Arc<Dict>)> {
+    zones::named(DICT)
 }
 
 /// Makes what a block has of its own; whether it has code. Dictionaries of an earlier configuration go on under the
@@ -314,7 +331,11 @@ pub(crate) const SETTINGS: &[Row] = &[
         0 => Err(d.bad(0, "the buffer must have room for a byte")),
         n => Ok(n),
     })),
+    Row::new("lua_socket_max_read_size", LOC, Arity::ONE, "64m", "How much one call of a socket may read: what it waits for, receive(\"*a\"), a line or the text before a pattern, is in memory until it is whole. 0: no limit.", set!(loc, max_read, first::size))
+        .note("Weir's own. What is more ends the connection, and the call with nil, \"more than lua_socket_max_read_size\" and what was read."),
     Row::new("lua_socket_log_errors", LOC, Arity::FLAG, "on", "Whether failures of sockets are logged.", set!(loc, log_errors, first::flag)),
+    Row::new("lua_max_run_time", LOC, Arity::ONE_TWO, "1s", "How long code may run without waiting before a warning says where it is; with end it is ended then, and its request with 500. 0: for ever.", set!(loc, max_run_time, run_time))
+        .note("Weir's own. What waits begins anew. Calls of C's functions (patterns, the FFI) are interrupted when they return."),
     Row::new("rewrite_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs rewrite_by_lua before the rewrite module.", set!(loc, rewrite_first, first::flag)),
     Row::new("access_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs access_by_lua before the modules that let in or refuse.", set!(loc, access_first, first::flag)),
     Row::new("precontent_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs precontent_by_lua before try_files and mirror.", set!(loc, precontent_first, first::flag)),
@@ -381,6 +402,12 @@ fn prepare(cf: &mut Cf) -> ConfResult {
     Ok(())
 }
 
+fn start(gen: &Arc<Generation>, http: &HttpConf) {
+    if http.main.get::<LuaMain>().is_used {
+        watch::begin(gen, http);
+    }
+}
+
 fn serves(worker: &Rc<Worker>, _: usize) {
     phases::begin_worker(worker, Block::Http);
 }
@@ -401,6 +428,7 @@ pub const MODULE: HttpModule = HttpModule {
     phases: phases::PHASES,
     prepare: Some(prepare),
     build: Some(build),
+    start: Some(start),
     serves: Some(serves),
     at_worker: phases::AT_WORKER,
     ..HttpModule::EMPTY

@@ -165,7 +165,7 @@ enum OfRequest {
 }
 
 struct Wait {
-    id: u32,
+    id: u64,
     what: WaitFor,
 }
 
@@ -215,7 +215,7 @@ pub(crate) struct Asked {
 
 /// One run.
 pub(crate) struct Run {
-    pub id: u32,
+    pub id: u64,
     pub context: u32,
     pub vm: Rc<Vm>,
     pub outcome: Outcome,
@@ -227,7 +227,7 @@ pub(crate) struct Run {
     pub args: Vec<Vec<u8>>,
     pub result: Option<Vec<u8>>,
     /// Subrequests that have not been looked at yet, by their waits' numbers.
-    pub parts: Vec<(u32, Asked)>,
+    pub parts: Vec<(u64, Asked)>,
     /// Of a run without a request, what lines of the log say of the one that began it.
     pub origin: Rc<[u8]>,
     /// Of a run without a request, where the code stands that has begun it.
@@ -249,9 +249,9 @@ pub(crate) struct Run {
     /// Its coroutine, while it waits and Lua does not order its threads.
     pub thread: Option<Thread>,
     /// What that waits for; 0 for nothing.
-    pub waits_for: u32,
+    pub waits_for: u64,
     /// What has come before anybody asked for it.
-    pub early: Vec<u32>,
+    pub early: Vec<u64>,
     /// Lua knows of it, and orders its threads.
     pub is_scheduled: bool,
     /// What the next subrequest is given.
@@ -293,7 +293,7 @@ impl Run {
     }
 
     /// A socket is this run's, by that number.
-    pub(crate) fn keep_sock(&mut self, id: u32, sock: Sock) {
+    pub(crate) fn keep_sock(&mut self, id: u64, sock: Sock) {
         if self.socks.is_empty() {
             self.vm.with_socks.borrow_mut().insert(self.id);
         }
@@ -301,7 +301,7 @@ impl Run {
     }
 
     /// A number for something that is waited for from now on.
-    pub(crate) fn wait(&mut self, vm: &Vm, what: WaitFor) -> u32 {
+    pub(crate) fn wait(&mut self, vm: &Vm, what: WaitFor) -> u64 {
         let id = vm.next();
         self.waits.push(Wait { id, what });
         id
@@ -313,7 +313,7 @@ impl Run {
     }
 
     /// Nobody waits for that any more.
-    pub(crate) fn cancel(&mut self, id: u32) {
+    pub(crate) fn cancel(&mut self, id: u64) {
         self.waits.retain(|w| w.id != id);
     }
 
@@ -323,7 +323,7 @@ impl Run {
     }
 
     /// What of the waits has come, without those that need the request.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(u32, Reply)> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(u64, Reply)> {
         for at in 0..self.waits.len() {
             let ready = match &mut self.waits[at].what {
                 WaitFor::Future(future) => future.as_mut().poll(cx),
@@ -341,7 +341,7 @@ impl Run {
     }
 
     /// What comes next, or that the client has gone, where somebody wants to know.
-    async fn next_or_gone(&mut self, who: Who<'_>) -> Option<(u32, Reply)> {
+    async fn next_or_gone(&mut self, who: Who<'_>) -> Option<(u64, Reply)> {
         let watch = if self.is_gone { None } else { Watch::of(&who) };
         let Some(mut watch) = watch else { return Some(self.next(who).await) };
         let mut next = pin!(self.next(who));
@@ -353,7 +353,7 @@ impl Run {
         .await
     }
 
-    async fn next(&mut self, who: Who<'_>) -> (u32, Reply) {
+    async fn next(&mut self, who: Who<'_>) -> (u64, Reply) {
         let of_request = |w: &Wait| {
             let what = match &w.what {
                 WaitFor::Body => OfRequest::Body,
@@ -428,10 +428,10 @@ impl Drop for Run {
             self.vm.with_socks.borrow_mut().remove(&self.id);
         }
         if self.is_scheduled {
-            self.vm.forget(entry::DROP, self.id);
+            self.vm.forget(entry::DROP, self.id as i64);
         }
         if self.has_ctx {
-            self.vm.forget(entry::FREE, self.id.wrapping_neg());
+            self.vm.forget(entry::FREE, -(self.id as i64));
         }
     }
 }

@@ -21,6 +21,7 @@ use weir_core::{Session as _, Worker};
 use weir_dict::Dict;
 use weir_http::generation::HttpConf;
 use weir_http::Request;
+use weir_runtime::clock;
 use weir_stream::{Session, StreamConf};
 
 /// A state of Lua's, and what goes with it.
@@ -29,13 +30,14 @@ pub(crate) struct Vm {
     pub worker: Weak<Worker>,
     pub gen: Arc<Generation>,
     pub block: Block,
-    numbers: Cell<u32>,
+    numbers: Cell<u64>,
+    begun_ms: u64,
     /// Runs and requests that are over, which Lua has not been told of.
-    over: RefCell<Vec<(i32, u32)>>,
+    over: RefCell<Vec<(i32, i64)>>,
     /// What code posts to and waits for.
     pub semaphores: Semaphores,
     /// Runs that have made sockets.
-    pub with_socks: RefCell<HashSet<u32>>,
+    pub with_socks: RefCell<HashSet<u64>>,
     /// The dictionaries, in the order of the configuration.
     pub dicts: Vec<Arc<Dict>>,
     /// Connections that are kept.
@@ -59,20 +61,48 @@ struct Vms(RefCell<Vec<Rc<Vm>>>, RefCell<Vec<Weak<Vm>>>);
 /// A state of one request, where code is not kept.
 struct Own(Rc<Vm>);
 
+/// A state that is out of memory is not begun anew more often than this.
+const SPENT_MS: u64 = 3000;
+
 /// The text that a state begins with.
 const PRELUDE: &str = include_str!("lua/prelude.lua");
 
 impl Vm {
     /// The one of a worker for its generation, which is begun when it is first asked for.
     pub(crate) fn of(worker: &Rc<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
-        if let Some(found) = Vm::known(worker, gen.number, block) {
-            return found;
-        }
+        let spent = match Vm::known(worker, gen.number, block) {
+            Some(found) if !found.is_spent() => return found,
+            spent => spent,
+        };
         let vms = worker.local::<Vms>();
         let fresh = Vm::new(worker, gen, block);
         vms.0.borrow_mut().push(Rc::clone(&fresh));
+        if let Some(spent) = &spent {
+            spent.give_way(&vms);
+        }
         fresh.begin();
+        if let (Some(_), Some(code)) = (spent, fresh.main().and_then(|main| main.init_worker)) {
+            Run::new(&fresh, context::INIT_WORKER).begin(Who::Nobody, code);
+        }
         fresh
+    }
+
+    /// Whether another is to be begun in its place, for its code keeps all the memory there is.
+    fn is_spent(&self) -> bool {
+        self.engine.get().is_some_and(Engine::is_spent)
+            && !Engine::runs_here()
+            && clock::mono_ms() >= self.begun_ms + SPENT_MS
+    }
+
+    /// It goes when its last run has ended.
+    fn give_way(self: &Rc<Vm>, vms: &Vms) {
+        self.log(
+            LogLevel::Alert,
+            "code of Lua's keeps all of lua_vm_memory: its state is begun anew",
+        );
+        vms.0.borrow_mut().retain(|vm| !Rc::ptr_eq(vm, self));
+        vms.1.borrow_mut().push(Rc::downgrade(self));
+        self.end();
     }
 
     /// The one that a request's code runs in.
@@ -124,6 +154,7 @@ impl Vm {
             gen: Arc::clone(gen),
             block,
             numbers: Cell::new(0),
+            begun_ms: clock::mono_ms(),
             over: RefCell::default(),
             semaphores: Semaphores::default(),
             with_socks: RefCell::default(),
@@ -177,14 +208,14 @@ impl Vm {
         main_of(&self.gen, self.block)
     }
 
-    pub(crate) fn next(&self) -> u32 {
-        let next = self.numbers.get().wrapping_add(1).max(1);
+    pub(crate) fn next(&self) -> u64 {
+        let next = self.numbers.get() + 1;
         self.numbers.set(next);
         next
     }
 
     /// Has Lua told that a run or a request is over, at the next entry.
-    pub(crate) fn forget(&self, what: i32, id: u32) {
+    pub(crate) fn forget(&self, what: i32, id: i64) {
         self.over.borrow_mut().push((what, id));
     }
 
@@ -242,17 +273,17 @@ fn text_of(e: &Failure) -> &str {
 /// Has Lua told of what is over.
 #[inline]
 fn tell_over(vm: &Vm, engine: &Engine, run: &mut Run) {
-    if vm.over.borrow().is_empty() || Engine::is_running() {
+    if vm.over.borrow().is_empty() || Engine::runs_here() {
         return;
     }
     loop {
         let Some((what, id)) = vm.over.borrow_mut().pop() else { break };
         if what == entry::FREE {
-            engine.forget_context(id as i32);
+            engine.forget_context(id);
             continue;
         }
         let mut state = State::of(Who::Nobody, run, vm);
-        if let Err(e) = engine.enter(&mut state, what, f64::from(id), f64::from(id)) {
+        if let Err(e) = engine.enter(&mut state, what, id as f64, id as f64) {
             vm.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e)));
         }
     }
@@ -261,14 +292,14 @@ fn tell_over(vm: &Vm, engine: &Engine, run: &mut Run) {
 /// Enters the state of a run.
 pub(crate) fn enter(mut who: Who<'_>, run: &mut Run, what: i32, x: f64) -> Step {
     let vm = Rc::clone(&run.vm);
-    let y = f64::from(run.id);
+    let y = run.id as f64;
     let Some(engine) = vm.engine.get() else { return failed(who, run, "there is no Lua state") };
     tell_over(&vm, engine, run);
     let mut state = State::of(who.again(), run, &vm);
     match engine.enter(&mut state, what, x, y) {
         Ok(0) => Step::Ended,
         Ok(_) => Step::Waits,
-        Err(e) => failed(who, run, text_of(&e)),
+        Err(e) => failed_with(who, run, engine, &e),
     }
 }
 
@@ -292,7 +323,7 @@ pub(crate) fn begin(mut who: Who<'_>, run: &mut Run, code: u32) -> Step {
     if context & context::WAITING == 0 {
         return match engine.call(&mut state, place, context == context::SET) {
             Ok(()) => Step::Ended,
-            Err(e) => failed(who, run, text_of(&e)),
+            Err(e) => failed_with(who, run, engine, &e),
         };
     }
     match engine.begin(&mut state, place) {
@@ -300,15 +331,15 @@ pub(crate) fn begin(mut who: Who<'_>, run: &mut Run, code: u32) -> Step {
             run.thread = Some(thread);
             settle(who, run, engine, went)
         }
-        Err(e) => failed(who, run, text_of(&e)),
+        Err(e) => failed_with(who, run, engine, &e),
     }
 }
 
 /// What a run has waited for has come.
-pub(crate) fn wake(who: Who<'_>, run: &mut Run, id: u32, reply: Reply) -> Step {
+pub(crate) fn wake(who: Who<'_>, run: &mut Run, id: u64, reply: Reply) -> Step {
     if run.is_scheduled {
         run.reply = reply;
-        return enter(who, run, entry::WAKE, f64::from(id));
+        return enter(who, run, entry::WAKE, id as f64);
     }
     if run.waits_for != id {
         // Nobody has asked for it yet.
@@ -340,7 +371,7 @@ fn settle(mut who: Who<'_>, run: &mut Run, engine: &Engine, went: Result<Went, F
         Ok(went) => went,
         Err(e) => {
             engine.release(thread);
-            return failed(who, run, text_of(&e));
+            return failed_with(who, run, engine, &e);
         }
     };
     if run.is_scheduled {
@@ -352,7 +383,7 @@ fn settle(mut who: Who<'_>, run: &mut Run, engine: &Engine, went: Result<Went, F
         return match done {
             Ok(0) => Step::Ended,
             Ok(_) => Step::Waits,
-            Err(e) => failed(who, run, text_of(&e)),
+            Err(e) => failed_with(who, run, engine, &e),
         };
     }
     match went {
@@ -375,7 +406,7 @@ fn settle(mut who: Who<'_>, run: &mut Run, engine: &Engine, went: Result<Went, F
             engine.release(thread);
             match told {
                 Ok(()) => Step::Ended,
-                Err(e) => failed(who, run, text_of(&e)),
+                Err(e) => failed_with(who, run, engine, &e),
             }
         }
         Went::Yielded => {
@@ -383,6 +414,18 @@ fn settle(mut who: Who<'_>, run: &mut Run, engine: &Engine, went: Result<Went, F
             go_on(who, run, None)
         }
     }
+}
+
+/// A run has failed within the state, which is put in order.
+fn failed_with(who: Who<'_>, run: &mut Run, engine: &Engine, e: &Failure) -> Step {
+    if run.is_scheduled {
+        // What it has is garbage only once it is over.
+        let (vm, id) = (Rc::clone(&run.vm), run.id as f64);
+        let mut state = State::of(Who::Nobody, run, &vm);
+        engine.enter_at_end(&mut state, entry::DROP, id);
+    }
+    engine.recover();
+    failed(who, run, text_of(e))
 }
 
 fn failed(who: Who<'_>, run: &mut Run, why: &str) -> Step {

@@ -99,7 +99,10 @@ fn make_tables(tools: &Tools, buildvm: &Path) {
 fn compile(src: &Path) {
     let mut cc = cc::Build::new();
     cc.file(src.join("ljamalg.c")).file(src.join("lj_vm.S")).include(src);
+    cc.file("build/hook.c");
     cc.opt_level(2).warnings(false).define("LUAJIT_ENABLE_LUA52COMPAT", None);
+    // Compiled loops look whether a hook was set: code that never ends could not be stopped otherwise.
+    cc.define("LUAJIT_ENABLE_CHECKHOOK", None);
     // Tables for unwinding are there on both systems: errors of Lua then pass frames of C by them.
     cc.define("LUAJIT_UNWIND_EXTERNAL", None).flag("-funwind-tables");
     cc.flag_if_supported("-fno-stack-protector").flag_if_supported("-fomit-frame-pointer");

@@ -13,6 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Length, number and checksum.
 const HEAD_BYTES: usize = 8 + 8 + 4;
 
+/// An empty file in memory, which is gone with its last descriptor.
+///
+/// # Errors
+///
+/// The system's.
+pub fn memory_file() -> io::Result<File> {
+    Ok(memfd_create("weir-left", MemfdFlags::CLOEXEC).map(File::from)?)
+}
+
 /// The two files.
 pub struct Left {
     files: [File; 2],
@@ -26,8 +35,7 @@ impl Left {
     ///
     /// The system's.
     pub fn new() -> io::Result<Left> {
-        let file = || memfd_create("weir-left", MemfdFlags::CLOEXEC).map(File::from);
-        Ok(Left { files: [file()?, file()?], turn: AtomicU64::new(0) })
+        Ok(Left { files: [memory_file()?, memory_file()?], turn: AtomicU64::new(0) })
     }
 
     /// Puts that in the place of what was there. By one thread at a time.

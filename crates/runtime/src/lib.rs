@@ -5,6 +5,7 @@
 
 #[cfg(target_os = "linux")]
 pub mod beneath;
+pub mod bounded;
 pub mod clock;
 #[cfg(unix)]
 pub mod datagrams;
@@ -18,6 +19,7 @@ pub mod handed;
 pub mod handover;
 #[cfg(unix)]
 pub mod inquiry;
+pub mod interrupt;
 #[cfg(target_os = "linux")]
 pub mod journal;
 mod kept_file;

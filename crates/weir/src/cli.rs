@@ -2,6 +2,7 @@
 
 use crate::load::Paths;
 use crate::profile::Wanted;
+use crate::script;
 use crate::ship;
 use crate::{top, trace};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ Usage: {name} [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename] [-g
        {name} doctor [--json] [-p prefix] [-c filename] [-g directives]
        {name} trace [-p PID | -c filename] [--json] [--to ADDRESS] [-H FIELD] URL
        {name} ship status | install NAME [--dashboards URL] [-p prefix] [-c filename]
+       {name} lua [OPTION]... [-e CODE] [FILE [ARGUMENT]...]
        {name} top [-p PID | -c filename | URL...] [--once | --json] [--interval TIME] [--user NAME:PASSWORD]
        {name} profile [-p PID | -c filename] [--seconds N] [--frequency HZ] [--worker N] [-o FILE]
 
@@ -83,6 +85,10 @@ pub enum Action {
     Top(top::Wanted),
     /// `weir top --help`
     TopHelp,
+    /// `weir lua …`
+    Lua(script::Wanted),
+    /// `weir lua --help`
+    LuaHelp,
     /// `weir ship …`
     Ship(ship::Wanted),
 }
@@ -160,7 +166,7 @@ fn help_on(word: Option<Vec<u8>>, told: &mut Told) -> Result<Action, String> {
     let mut asked = std::iter::once(b"--help".to_vec());
     match word.as_deref() {
         Some(b"analyze") => Ok(Action::Analyze(asked.collect())),
-        Some(name @ (b"doctor" | b"trace" | b"top" | b"profile")) => match command(name) {
+        Some(name @ (b"doctor" | b"trace" | b"top" | b"profile" | b"lua")) => match command(name) {
             Some(read) => read(&mut asked, told),
             None => Ok(Action::Help),
         },
@@ -180,6 +186,7 @@ fn command(word: &[u8]) -> Option<Reads> {
         b"trace" => |args, told| trace(args, told),
         b"ship" => |args, told| ship(args, told),
         b"top" => |args, told| top(args, told),
+        b"lua" => |args, _| script::Wanted::read(args),
         b"profile" => |args, told| profile(args, told),
         _ => return None,
     })

@@ -58,11 +58,15 @@ pub fn single(
             Wake::Signal(Signal::Usr2) if !ending => {
                 let log = &serving.generation.error_log;
                 upgrade::begin(&mut upgrade, &serving.sockets, &pid_file, log);
+                // One way only, and one who hears that the other side is ready.
+                if successor.is_none() {
+                    successor = upgrade.as_ref().map(upgrade::Upgrade::successor);
+                    successor.iter().for_each(|s| serving.offer(s));
+                }
             }
             Wake::Signal(Signal::Quit | Signal::Winch) => {
                 log(&serving.generation, LogLevel::Notice, "gracefully shutting down");
                 serving.remove_unix_files(&upgrade);
-                successor = upgrade.as_ref().map(upgrade::Upgrade::successor);
                 serving.quit(successor.clone());
                 ending = true;
             }
@@ -74,6 +78,9 @@ pub fn single(
                 while let Some((pid, exit)) = process::reap() {
                     let log = &serving.generation.error_log;
                     let _ = programs::ended(pid, exit, log) || upgrade::ended(&mut upgrade, pid);
+                }
+                if upgrade.is_none() && !ending {
+                    successor = None;
                 }
             }
             Wake::Timeout if ending && serving.ended() => break,
@@ -347,7 +354,9 @@ impl UnderMaster<'_> {
         match message.kind {
             Kind::Successor => {
                 let link = fds.into_iter().next().map(Packets::from);
-                self.successor = Some(Successor::new(link));
+                let successor = Successor::new(link);
+                self.serving.offer(&successor);
+                self.successor = Some(successor);
             }
             Kind::NoSuccessor => self.successor = None,
             _ => take_over(self.paths, &mut self.serving, &message, fds),

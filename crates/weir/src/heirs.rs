@@ -107,6 +107,33 @@ impl Successor {
         true
     }
 
+    /// Tells it something with a descriptor, waiting so long where it does not read; whether it was told.
+    pub fn tell_with(&self, message: &[u8], fd: RawFd, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        while let Some(link) = self.link.as_ref().filter(|_| self.may_take()) {
+            match link.send(message, Some(fd)) {
+                Ok(()) => return true,
+                Err(e) if waits(&e) && Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(LOOK_MS));
+                }
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+
+    /// Waits for the new process in a thread that has nothing else to do; `false` if it does not come.
+    pub fn wait_in_thread(&self) -> bool {
+        let end = Instant::now() + Duration::from_millis(START_MS);
+        while !self.is_ready() {
+            if !self.may_take() || Instant::now() >= end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10 * LOOK_MS));
+        }
+        true
+    }
+
     /// Gives it a connection, if that is idle still when the other side reads; `false` if it takes
     /// no more.
     pub async fn give(&self, conn: &Connection) -> bool {
@@ -208,6 +235,7 @@ impl Inlet {
         let mut body = Vec::new();
         loop {
             match self.link.try_receive(&mut body) {
+                Ok(Some(fd)) if crate::dicts::is_meant(&body) => crate::dicts::take(&body, fd),
                 Ok(Some(fd)) => self.take(fd, &body),
                 Ok(None) if !body.is_empty() => crate::figures::take(&body),
                 // A reset is told once, before what is still in the queue: the other side has

@@ -4,6 +4,7 @@ mod asked;
 mod changes;
 mod cli;
 mod control;
+mod dicts;
 mod disk;
 mod doctor;
 mod embedded;
@@ -28,6 +29,7 @@ mod profile;
 mod protocols;
 mod quiet;
 mod retired;
+mod script;
 mod serving;
 mod shares;
 mod ship;
@@ -109,6 +111,8 @@ fn run(args: &Args) -> Result<u8, String> {
         Action::TraceHelp => trace::help()?,
         Action::Top(wanted) => return top::run(&args.paths, wanted),
         Action::TopHelp => top::help()?,
+        Action::Lua(wanted) => script::run(wanted)?,
+        Action::LuaHelp => script::help()?,
     }
     Ok(0)
 }

@@ -329,6 +329,7 @@ impl Master<'_> {
                 self.logs = Logs::default();
                 programs::leave();
                 crate::figures::goes_on(goes_on);
+                weir_lua::has_master(process::parent_pid());
                 let done =
                     generation.and_then(|g| serve(self.paths, g, own, who, &theirs, self.waiter));
                 let code = match done {

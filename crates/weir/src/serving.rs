@@ -231,7 +231,10 @@ impl Serving {
         crate::inquiry::end();
         heirs::receive_last();
         match &successor {
-            Some(successor) => crate::figures::give(successor, false),
+            Some(successor) => {
+                crate::figures::give(successor, false);
+                self.offer(successor);
+            }
             None => {
                 crate::figures::leave();
             }
@@ -246,7 +249,15 @@ impl Serving {
     pub fn hand_on(&self, successor: Option<&Successor>, at_end: bool) {
         if let Some(successor) = successor {
             crate::figures::give(successor, at_end);
+            if at_end {
+                crate::dicts::settle();
+            }
         }
+    }
+
+    /// Gives what is in dictionaries to the process that takes this one's place, once that is ready.
+    pub fn offer(&self, successor: &Arc<Successor>) {
+        crate::dicts::offer(successor, &self.generation);
     }
 
     /// Ends all workers at once.

@@ -100,11 +100,16 @@ impl Setup {
     }
 }
 
+/// Address space for a worker's stack, which takes memory as far as it is used. Code in Lua that nests calls (of
+/// `string.gsub`, with 9 KB of this stack each) runs into the end of Lua's own stack first, which is an error of its.
+const STACK_BYTES: usize = 64 << 20;
+
 pub fn start(setup: Setup) -> io::Result<WorkerHandle> {
     let (commands, inbox) = unbounded_channel();
     weir_core::logger::begin_threads();
     let name = format!("worker {}", setup.id);
-    let thread = std::thread::Builder::new().name(name).spawn(move || {
+    let thread = std::thread::Builder::new().name(name).stack_size(STACK_BYTES);
+    let thread = thread.spawn(move || {
         let log = Arc::clone(&setup.generation.error_log);
         if let Err(e) = run(setup, inbox) {
             log.log(LogLevel::Alert, None, format!("worker failed: {e}").as_bytes());

@@ -27,7 +27,7 @@ pub(super) const OPS: &[OpRow] = &[
         code::NIL
     }),
     OpRow::any("capture_context", CONTEXTS, |state, _, answer| {
-        answer.number(f64::from(state.run.given.context))
+        answer.number(state.run.given.context as f64)
     }),
     OpRow::any("capture_wait", CONTEXTS, wait),
     OpRow::any("capture_take", CONTEXTS, take),
@@ -40,7 +40,7 @@ const CONTEXTS: u32 = REWRITE | ACCESS | CONTENT | PRECONTENT;
 pub(crate) struct Given {
     body: Option<Vec<u8>>,
     vars: Vec<(Vec<u8>, Vec<u8>)>,
-    context: u32,
+    context: u64,
 }
 
 /// What `args.x` is a sum of.
@@ -101,19 +101,19 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let id = state.run.wait(state.vm, WaitFor::Future(future));
     state.run.parts.push((id, asked));
     state.run.given.context = vm_id;
-    answer.number(f64::from(id))
+    answer.number(id as f64)
 }
 
 /// Until the subrequest of that number has ended.
 fn wait(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let early = &mut state.run.early;
-    match early.iter().position(|id| *id == args.i as u32) {
+    match early.iter().position(|id| *id == args.id) {
         Some(at) => {
             early.swap_remove(at);
             code::TRUE
         }
         None => {
-            answer.i = args.i;
+            answer.x = args.id as f64;
             code::WAITS
         }
     }
@@ -161,7 +161,7 @@ fn set_var(part: &mut Request, name: &[u8], value: &[u8]) -> Result<(), String> 
 /// What the subrequest of that wait has answered: status, whether it is cut off, body, fields.
 fn take(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let parts = &mut state.run.parts;
-    let Some(at) = parts.iter().position(|(id, _)| *id == args.i as u32) else { return code::NIL };
+    let Some(at) = parts.iter().position(|(id, _)| *id == args.id) else { return code::NIL };
     let (_, asked) = parts.swap_remove(at);
     let Some((mut part, ok)) = asked.part.borrow_mut().take() else { return code::NIL };
     if let Some(r) = state.r.as_deref_mut().filter(|_| asked.shares) {

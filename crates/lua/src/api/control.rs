@@ -28,20 +28,20 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("ctx", ANY, ctx),
     OpRow::any("ctx_base", ANY, ctx_base),
     OpRow::any("threads", WAITING, |_, _, _| code::TRUE),
-    OpRow::any("run", ANY, |state, _, answer| answer.number(f64::from(state.run.id))),
+    OpRow::any("run", ANY, |state, _, answer| answer.number(state.run.id as f64)),
     // Whether a run that has made sockets goes on.
     OpRow::any("is_alive", ANY, |state, args, _| {
-        match state.vm.with_socks.borrow().contains(&(args.x as u32)) {
+        match state.vm.with_socks.borrow().contains(&(args.x as u64)) {
             true => code::TRUE,
             false => code::FALSE,
         }
     }),
     OpRow::any("schedule", WAITING, |state, _, answer| {
         state.run.is_scheduled = true;
-        answer.number(f64::from(state.run.id))
+        answer.number(state.run.id as f64)
     }),
     OpRow::any("early", ANY, |state, args, _| {
-        state.run.early.push(args.i as u32);
+        state.run.early.push(args.id);
         code::TRUE
     }),
     OpRow::any("on_abort", HANDLERS, on_abort),
@@ -114,7 +114,8 @@ fn log_of<'s>(state: &'s State<'_>) -> (&'s ErrorLog, Option<u64>) {
 /// A line of the level debug, where these are wanted.
 pub(super) fn debug(state: &State<'_>, text: impl FnOnce() -> String) {
     if is_enabled(state, LogLevel::Debug) {
-        write(state, LogLevel::Debug, text().as_bytes());
+        let stream = if state.vm.block == Block::Stream { "stream " } else { "" };
+        write(state, LogLevel::Debug, format!("{stream}{}", text()).as_bytes());
     }
 }
 
@@ -143,17 +144,20 @@ fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
 /// A message, and lines of this side's own making behind it.
 fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     let level = level_of(args.i);
-    if args.b.is_empty() {
-        write(state, level, args.a);
-        return code::TRUE;
+    match args.b {
+        b"" => write(state, level, args.a),
+        lines => write_lines(state, level, args.a, lines),
     }
-    let mut text = Vec::with_capacity(args.a.len() + args.b.len());
-    weir_base::line::push_logged(args.a, &mut text);
+    code::TRUE
+}
+
+pub(crate) fn write_lines(state: &State<'_>, level: LogLevel, first: &[u8], lines: &[u8]) {
+    let mut text = Vec::with_capacity(first.len() + lines.len());
+    weir_base::line::push_logged(first, &mut text);
     text.push(b'\n');
-    text.extend_from_slice(args.b);
+    text.extend_from_slice(lines);
     if let Some(s) = &state.s {
-        s.log_lines(level, &text);
-        return code::TRUE;
+        return s.log_lines(level, &text);
     }
     text.extend_from_slice(doing(state.run.context, level));
     match &state.r {
@@ -166,7 +170,6 @@ fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
             log.log_lines(level, serial, &text);
         }
     }
-    code::TRUE
 }
 
 fn log(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
@@ -218,12 +221,20 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
                 }
                 Err(e) => {
                     let shown = String::from_utf8_lossy(&full);
-                    state.run.outcome = Outcome::Exit(404);
-                    let system = weir_upstream::error_text(&e);
-                    let why = format!(
-                        "failed to load external Lua file \"{shown}\": cannot open {shown} {system}"
-                    );
-                    return answer.fail(why);
+                    let why = match state.vm.block {
+                        Block::Http => {
+                            state.run.outcome = Outcome::Exit(404);
+                            format!(" {}", weir_upstream::error_text(&e))
+                        }
+                        Block::Stream => {
+                            let why = weir_conf::messages::os_error(&e);
+                            why.split_once(": ")
+                                .map_or(String::new(), |(_, words)| format!(": {words}"))
+                        }
+                    };
+                    return answer.fail(format!(
+                        "failed to load external Lua file \"{shown}\": cannot open {shown}{why}"
+                    ));
                 }
             }
         }
@@ -232,7 +243,7 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
 }
 
 /// The parts of the Lua side, in the order in which they are loaded.
-const PIECES: [(&str, &str); 17] = [
+const PIECES: [(&str, &str); 18] = [
     ("base", include_str!("../lua/base.lua")),
     ("coroutine", include_str!("../lua/coroutine.lua")),
     ("output", include_str!("../lua/output.lua")),
@@ -247,13 +258,14 @@ const PIECES: [(&str, &str); 17] = [
     ("capture", include_str!("../lua/capture.lua")),
     ("balancer", include_str!("../lua/balancer.lua")),
     ("modules", include_str!("../lua/modules.lua")),
+    ("process", include_str!("../lua/process.lua")),
     ("ssl", include_str!("../lua/ssl.lua")),
     ("ssl_client", include_str!("../lua/ssl_client.lua")),
     ("proxy_ssl", include_str!("../lua/proxy_ssl.lua")),
 ];
 
 /// Of those, what a state of `stream` has: without requests, and with what sessions have instead.
-const OF_STREAM: [(&str, &str); 16] = [
+const OF_STREAM: [(&str, &str); 17] = [
     PIECES[0],
     ("stream", include_str!("../lua/stream.lua")),
     PIECES[1],
@@ -270,6 +282,7 @@ const OF_STREAM: [(&str, &str); 16] = [
     PIECES[14],
     PIECES[15],
     PIECES[16],
+    PIECES[17],
 ];
 
 /// The module of that name, as text.
@@ -288,7 +301,7 @@ fn piece(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
 }
 
 fn cancel(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
-    state.run.cancel(args.i as u32);
+    state.run.cancel(args.id);
     code::TRUE
 }
 
@@ -307,13 +320,13 @@ fn phase(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
 
 /// What numbers a request until it is over or goes on elsewhere.
 struct Numbered {
-    id: u32,
+    id: u64,
     vm: Rc<Vm>,
 }
 
 impl Drop for Numbered {
     fn drop(&mut self) {
-        self.vm.forget(crate::run::entry::FREE, self.id);
+        self.vm.forget(crate::run::entry::FREE, self.id as i64);
         if self.vm.gen.error_log.enabled(LogLevel::Debug) {
             self.vm.log(LogLevel::Debug, &format!("lua release ngx.ctx at ref {}", self.id));
         }
@@ -321,13 +334,13 @@ impl Drop for Numbered {
 }
 
 /// Gives a request a number beforehand.
-pub(super) fn number(r: &mut Request, id: u32, vm: &Rc<Vm>) {
+pub(super) fn number(r: &mut Request, id: u64, vm: &Rc<Vm>) {
     r.set_ctx(Numbered { id, vm: Rc::clone(vm) });
 }
 
 /// The number of a connection's own context, which is that of all code of its handshake; 0 if there is none in
 /// this state.
-fn of_handshake(conn: &Connection, vm: &Rc<Vm>) -> u32 {
+fn of_handshake(conn: &Connection, vm: &Rc<Vm>) -> u64 {
     let Some(secure) = conn.secure.get() else { return 0 };
     let notes = secure.notes.borrow();
     let numbered = notes.as_ref().and_then(|n| n.downcast_ref::<Numbered>());
@@ -345,7 +358,7 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
             }
             id => id,
         };
-        return answer.number(f64::from(id));
+        return answer.number(id as f64);
     }
     let fresh = |state: &State<'_>| Numbered { id: state.vm.next(), vm: Rc::clone(&state.run.vm) };
     let known = match (&state.r, &state.s) {
@@ -356,11 +369,11 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         }
         (None, None) => {
             state.run.has_ctx = true;
-            return answer.number(-f64::from(state.run.id));
+            return answer.number(-(state.run.id as f64));
         }
     };
     if let Some(known) = known {
-        return answer.number(f64::from(known.id));
+        return answer.number(known.id as f64);
     }
     let numbered = fresh(state);
     let id = numbered.id;
@@ -369,7 +382,7 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         (None, Some(s)) => s.set_ctx(numbered),
         (None, None) => {}
     }
-    answer.number(f64::from(id))
+    answer.number(id as f64)
 }
 
 /// The number of the context that a fresh one rests on: its connection's handshake's; 0 if there is none.
@@ -380,7 +393,7 @@ fn ctx_base(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         (None, None, Some(s)) => Some(s.conn()),
         (None, None, None) => None,
     };
-    answer.number(f64::from(conn.map_or(0, |conn| of_handshake(conn, &state.run.vm))))
+    answer.number(conn.map_or(0, |conn| of_handshake(conn, &state.run.vm)) as f64)
 }
 
 fn on_abort(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {

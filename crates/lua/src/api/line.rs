@@ -11,14 +11,22 @@ pub(crate) enum Line {
     Own(Rc<Channel>),
     /// The request's (`ngx.req.socket(true)`).
     Client(Rc<Connection>),
-    /// A session's of `stream`, whose bytes are counted.
-    Session(Rc<Connection>),
+    /// A session's of `stream`, whose bytes are counted, and whether its end is its going (`lua_check_client_abort`).
+    Session(Rc<Connection>, bool),
 }
 
 impl Line {
+    /// What code is told when nothing more will come.
+    pub(crate) fn end(&self) -> &'static str {
+        match self {
+            Line::Session(_, true) => "client aborted",
+            _ => "closed",
+        }
+    }
+
     /// So many bytes were read.
     pub(crate) fn count(&self, bytes: usize) {
-        if let Line::Session(conn) = self {
+        if let Line::Session(conn, _) = self {
             conn.bytes_in.set(conn.bytes_in.get() + bytes as u64);
         }
     }
@@ -30,7 +38,7 @@ impl Deref for Line {
     fn deref(&self) -> &Channel {
         match self {
             Line::Own(channel) => channel,
-            Line::Client(conn) | Line::Session(conn) => &conn.stream,
+            Line::Client(conn) | Line::Session(conn, _) => &conn.stream,
         }
     }
 }

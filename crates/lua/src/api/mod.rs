@@ -2,7 +2,7 @@
 
 mod balancer;
 pub(crate) mod capture;
-mod control;
+pub(crate) mod control;
 mod dict;
 mod encode;
 mod headers;
@@ -10,6 +10,7 @@ mod line;
 mod ocsp;
 pub(crate) mod output;
 pub(crate) mod pool;
+pub(crate) mod process;
 mod proxy_ssl;
 pub(crate) mod raw;
 pub(crate) mod regex;
@@ -31,7 +32,7 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 21] = [
+        let lists: [&'static [OpRow]; 22] = [
             // The first tells the names.
             control::OPS,
             balancer::OPS,
@@ -54,6 +55,7 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
             ssl_client::OPS,
             proxy_ssl::OPS,
             session::OPS,
+            process::OPS,
         ];
         lists.iter().flat_map(|list| list.iter()).collect()
     })

@@ -20,7 +20,7 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("flush", HANDLERS, flush),
     OpRow::any("eof", HANDLERS, eof),
     OpRow::any("send_headers", HANDLERS, send_headers),
-    OpRow::request("status", REQUEST, status),
+    OpRow::either("status", REQUEST, status, |s, _, answer| answer.number(f64::from(s.status))),
     OpRow::any("set_status", REQUEST, set_status),
     OpRow::request("set_status_line", REQUEST, set_status_line),
     OpRow::request("headers_sent", REQUEST, headers_sent),

@@ -27,7 +27,7 @@ pub(super) fn refusal(r: &Request) -> Option<&'static str> {
 
 fn begin(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let reads_body = state.run.reads_body();
-    let defaults = super::socket::waits_of(state);
+    let defaults = super::socket::settings_of(state);
     let id = state.vm.next();
     let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
     let refused = match () {
@@ -52,5 +52,5 @@ fn begin(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     }
     let sock = Sock::on(Line::Client(conn), buf, defaults);
     state.run.keep_sock(id, sock);
-    answer.number(f64::from(id))
+    answer.number(id as f64)
 }

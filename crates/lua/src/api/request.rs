@@ -36,9 +36,9 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::request("post_args", REQUEST & !context::SET, post_args),
     OpRow::request("set_body_data", BODY | context::BALANCER, set_body_data),
     OpRow::request("set_body_file", BODY | context::BALANCER, set_body_file),
-    OpRow::request("init_body", BODY, init_body),
-    OpRow::request("append_body", BODY, append_body),
-    OpRow::request("finish_body", BODY, finish_body),
+    OpRow::request("init_body", BODY | context::SET, init_body),
+    OpRow::request("append_body", BODY | context::SET, append_body),
+    OpRow::request("finish_body", BODY | context::SET, finish_body),
 ];
 
 /// The numbers of `ngx.HTTP_…`.

@@ -16,14 +16,14 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("sem_post", ANY, post),
     OpRow::any("sem_count", ANY, count),
     OpRow::any("sem_free", ANY, |state, args, _| {
-        state.vm.semaphores.0.borrow_mut().remove(&(args.i as u32));
+        state.vm.semaphores.0.borrow_mut().remove(&args.id);
         code::TRUE
     }),
 ];
 
 /// Those of a state, by their numbers.
 #[derive(Default)]
-pub(crate) struct Semaphores(RefCell<HashMap<u32, Rc<Semaphore>>>);
+pub(crate) struct Semaphores(RefCell<HashMap<u64, Rc<Semaphore>>>);
 
 #[derive(Default)]
 struct Semaphore {
@@ -67,7 +67,7 @@ impl Drop for Turn {
 }
 
 fn find(state: &State<'_>, args: &Args<'_>) -> Option<Rc<Semaphore>> {
-    state.vm.semaphores.0.borrow().get(&(args.i as u32)).map(Rc::clone)
+    state.vm.semaphores.0.borrow().get(&args.id).map(Rc::clone)
 }
 
 /// With `x` resources; its number.
@@ -75,7 +75,7 @@ fn new(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let id = state.vm.next();
     let fresh = Semaphore { resources: Cell::new(args.x), ..Semaphore::default() };
     state.vm.semaphores.0.borrow_mut().insert(id, Rc::new(fresh));
-    answer.number(f64::from(id))
+    answer.number(id as f64)
 }
 
 /// Takes one resource, waiting `x` seconds for it at most.

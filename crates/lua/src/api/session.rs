@@ -2,6 +2,7 @@
 
 use super::line::Line;
 use super::socket::{words_of, Busy, Sock};
+use crate::conf::LuaLoc;
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{CONTENT, PREREAD};
@@ -45,7 +46,7 @@ fn refusal(s: &Session, answer: &mut Answer) -> Option<i32> {
 }
 
 fn send_timeout(s: &Session) -> u64 {
-    *s.base().conf::<crate::conf::LuaLoc>().send_timeout
+    *s.base().conf::<LuaLoc>().send_timeout
 }
 
 fn print(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
@@ -62,17 +63,17 @@ fn print(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         return answer.fail("nginx output filter error");
     }
     if conn.out.borrow().queued() <= AHEAD_BYTES {
-        return code::TRUE;
+        return answer.number(1.0);
     }
     let timeout = send_timeout(s);
-    state.wait(drained(conn, AHEAD_BYTES, timeout, Reply::ok()), answer)
+    state.wait(drained(conn, AHEAD_BYTES, timeout), answer)
 }
 
 /// Done once the client has taken all but so many bytes.
-fn drained(conn: Rc<Connection>, leave: u64, timeout_ms: u64, done: Reply) -> WaitFor {
+fn drained(conn: Rc<Connection>, leave: u64, timeout_ms: u64) -> WaitFor {
     WaitFor::Future(Box::pin(async move {
         match conn.drain(leave, timeout_ms).await {
-            Ok(()) => done,
+            Ok(()) => Reply { code: code::NUMBER, x: 1.0, text: Vec::new() },
             Err(ConnError::Timeout) => Reply::fail("timeout"),
             Err(ConnError::Io(_)) => Reply::fail("client aborted"),
         }
@@ -87,7 +88,7 @@ fn flush(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
     let conn = Rc::clone(s.conn());
     if conn.flush_at_once() {
-        return code::TRUE;
+        return answer.number(1.0);
     }
     if conn.broken.get() {
         return answer.fail("nginx output filter error");
@@ -95,9 +96,9 @@ fn flush(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     match args.i {
         1 => {
             let timeout = send_timeout(s);
-            state.wait(drained(conn, 0, timeout, Reply::ok()), answer)
+            state.wait(drained(conn, 0, timeout), answer)
         }
-        _ => code::TRUE,
+        _ => answer.number(1.0),
     }
 }
 
@@ -107,7 +108,7 @@ fn eof(s: &mut Session, _: &Args<'_>, answer: &mut Answer) -> i32 {
     }
     s.set_ctx(Ended);
     s.conn().flush_at_once();
-    code::TRUE
+    answer.number(1.0)
 }
 
 /// The client's connection is the code's.
@@ -115,7 +116,7 @@ struct Taken;
 
 /// The number of a socket, or that there are datagrams.
 fn socket(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
-    let defaults = super::socket::waits_of(state);
+    let defaults = super::socket::settings_of(state);
     let id = state.vm.next();
     let Some(s) = state.s.as_deref_mut() else { return code::NO_REQUEST };
     let conn = Rc::clone(s.conn());
@@ -133,9 +134,10 @@ fn socket(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         conn.set_nodelay();
     }
     // What was read or looked at is the session's until something is read.
-    let sock = Sock::on(Line::Session(conn), Vec::new(), defaults);
+    let checks = *s.base().conf::<LuaLoc>().check_client_abort;
+    let sock = Sock::on(Line::Session(conn, checks), Vec::new(), defaults);
     state.run.keep_sock(id, sock);
-    answer.number(f64::from(id))
+    answer.number(id as f64)
 }
 
 /// `x`: how many of the first bytes.

@@ -13,10 +13,9 @@ use crate::run::{Reply, WaitFor};
 use crate::site::Block;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::future::{poll_fn, Future};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -44,8 +43,22 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("sock_defaults", WAITING, |state, _, answer| defaults(state, answer)),
 ];
 
+/// No text of Lua's is longer.
+const TEXT_MAX_BYTES: usize = 0x7fff_ff00;
 /// What a single read asks the system for, where no location says.
 const ROOM_BYTES: usize = 4 * 1024;
+/// What one call may read altogether, where no location says.
+pub(crate) const READ_MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// What the location says of sockets.
+pub(super) struct Settings {
+    /// How long one waits to connect, to send and to read, in milliseconds.
+    waits: [u64; 3],
+    /// What a single read asks the system for.
+    room: usize,
+    /// What one call may read.
+    read_max: usize,
+}
 
 /// One socket of Lua's.
 pub(crate) struct Sock {
@@ -62,6 +75,8 @@ pub(crate) struct Sock {
     read_ms: u64,
     /// What a single read asks the system for.
     room: usize,
+    /// What one call may read: it is kept here until it is whole.
+    read_max: usize,
     reused: u32,
     reading: bool,
     writing: bool,
@@ -75,30 +90,38 @@ pub(crate) struct Sock {
 }
 
 /// All of a run's.
-pub(crate) type Socks = HashMap<u32, Rc<RefCell<Sock>>>;
+pub(crate) type Socks = HashMap<u64, Rc<RefCell<Sock>>>;
 
 pub(super) fn sock(state: &State<'_>, args: &Args<'_>) -> Option<Rc<RefCell<Sock>>> {
-    state.run.socks.get(&(args.i as u32)).map(Rc::clone)
+    state.run.socks.get(&(args.id)).map(Rc::clone)
 }
 
-/// How long a socket waits to connect, to send and to read, in milliseconds, and what it reads at a time.
-pub(super) fn waits_of(state: &State<'_>) -> ([u64; 3], usize) {
+pub(super) fn settings_of(state: &State<'_>) -> Settings {
     match state.site() {
         Some(site) => {
             let conf = site.conf();
             let waits = [*conf.connect_timeout, *conf.send_timeout, *conf.read_timeout];
-            (waits, *conf.buffer_size as usize)
+            let read_max = bytes_or_all(*conf.max_read);
+            Settings { waits, room: *conf.buffer_size as usize, read_max }
         }
-        None => ([60_000; 3], ROOM_BYTES),
+        None => {
+            let read_max = bytes_or_all(READ_MAX_BYTES);
+            Settings { waits: [60_000; 3], room: ROOM_BYTES, read_max }
+        }
     }
+}
+
+/// 0: no bound.
+fn bytes_or_all(bytes: u64) -> usize {
+    usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(usize::MAX)
 }
 
 /// Its number, and the settings of its location.
 fn new(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let id = state.vm.next();
-    let sock = Sock::new(waits_of(state));
+    let sock = Sock::new(settings_of(state));
     state.run.keep_sock(id, sock);
-    answer.list().number(f64::from(id));
+    answer.list().number(id as f64);
     defaults(state, answer)
 }
 
@@ -382,7 +405,7 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         (channel, sock.send_ms)
     };
     let busy = Busy::new(sock, false);
-    if let Line::Session(conn) = &channel {
+    if let Line::Session(conn, _) = &channel {
         return super::session::send(state, conn, busy, (args.a, timeout), answer);
     }
     let mut sent = 0;
@@ -446,6 +469,19 @@ enum Wanted {
     Until { pattern: Vec<u8>, most: usize, inclusive: bool },
 }
 
+impl Wanted {
+    /// Of so many bytes in which it is not, those that need not be looked through again.
+    fn seen(&self, bytes: usize) -> usize {
+        match self {
+            Wanted::Until { pattern, .. } => bytes.saturating_sub(pattern.len().saturating_sub(1)),
+            _ => bytes,
+        }
+    }
+}
+
+/// The other side has sent more than one call may read.
+const TOO_MUCH: &str = "more than lua_socket_max_read_size";
+
 impl Sock {
     /// Why it cannot be used by another now.
     pub(super) fn busy(&self) -> Option<&'static str> {
@@ -467,8 +503,8 @@ impl Sock {
         (self.connect_ms, self.read_ms)
     }
 
-    fn new((waits, room): ([u64; 3], usize)) -> Sock {
-        let [connect_ms, send_ms, read_ms] = waits;
+    fn new(settings: Settings) -> Sock {
+        let [connect_ms, send_ms, read_ms] = settings.waits;
         Sock {
             channel: None,
             place: None,
@@ -478,7 +514,8 @@ impl Sock {
             connect_ms,
             send_ms,
             read_ms,
-            room,
+            room: settings.room,
+            read_max: settings.read_max,
             reused: 0,
             reading: false,
             writing: false,
@@ -490,8 +527,8 @@ impl Sock {
     }
 
     /// One that is connected already, of which some has been read.
-    pub(super) fn on(line: Line, buf: Vec<u8>, defaults: ([u64; 3], usize)) -> Sock {
-        Sock { channel: Some(line), buf, ..Sock::new(defaults) }
+    pub(super) fn on(line: Line, buf: Vec<u8>, settings: Settings) -> Sock {
+        Sock { channel: Some(line), buf, ..Sock::new(settings) }
     }
 
     /// What it reads before anything else.
@@ -501,7 +538,7 @@ impl Sock {
 
     /// What was read of a session's connection and not used.
     pub(crate) fn rest_of_session(&mut self) -> Option<Vec<u8>> {
-        let is_session = matches!(self.channel, Some(Line::Session(_)));
+        let is_session = matches!(self.channel, Some(Line::Session(..)));
         is_session.then(|| self.take(self.buf.len() - self.at))
     }
 
@@ -571,9 +608,9 @@ impl Sock {
         text
     }
 
-    /// What is wanted, if it is here: its text, and whether it is the last of its kind. The first `seen` bytes have
-    /// been looked through before.
-    fn found(&mut self, wanted: &Wanted, seen: &mut usize) -> Option<(Vec<u8>, bool)> {
+    /// What is wanted, if it is here: its text, and whether it is the last of its kind. So many bytes have been looked
+    /// through already: what ends it does not begin there.
+    fn found(&mut self, wanted: &Wanted, seen: usize) -> Option<(Vec<u8>, bool)> {
         let rest = self.rest();
         match wanted {
             Wanted::Bytes(n) => (rest.len() >= *n).then(|| (self.take(*n), true)),
@@ -583,10 +620,7 @@ impl Sock {
                 (n > 0).then(|| (self.take(n), true))
             }
             Wanted::Line => {
-                let Some(end) = memchr::memchr(b'\n', &rest[*seen..]).map(|at| *seen + at) else {
-                    *seen = rest.len();
-                    return None;
-                };
+                let end = seen + memchr::memchr(b'\n', &rest[seen..])?;
                 let mut line = self.take(end + 1);
                 line.pop();
                 line.retain(|b| *b != b'\r');
@@ -594,7 +628,7 @@ impl Sock {
             }
             Wanted::Until { pattern, most, inclusive } => {
                 let limit = if *most == 0 { usize::MAX } else { *most };
-                match memchr::memmem::find(&rest[*seen..], pattern).map(|at| *seen + at) {
+                match memchr::memmem::find(&rest[seen..], pattern).map(|at| seen + at) {
                     Some(at) if at <= limit => {
                         let mut text = self.take(at + pattern.len());
                         if !inclusive {
@@ -607,19 +641,24 @@ impl Sock {
                     None if rest.len() - begun(rest, pattern) >= limit => {
                         Some((self.take(limit), false))
                     }
-                    None => {
-                        *seen = rest.len().saturating_sub(pattern.len() - 1);
-                        None
-                    }
+                    None => None,
                 }
             }
         }
     }
 
-    /// More from the other side; what goes wrong ends it.
-    fn poll_more(&mut self, cx: &mut Context<'_>, channel: &Line) -> Poll<Result<(), String>> {
+    /// More from the other side, but no more than `most` bytes ahead; what goes wrong ends it.
+    fn poll_more(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: &Line,
+        most: usize,
+    ) -> Poll<Result<(), String>> {
         if let Some(why) = &self.ended {
             return Poll::Ready(Err(why.clone()));
+        }
+        if self.rest().len() >= most {
+            return Poll::Ready(Err("buffer too small".to_owned()));
         }
         if self.at > 0 && self.at * 2 > self.buf.len() {
             self.buf.drain(..self.at);
@@ -627,7 +666,7 @@ impl Sock {
         }
         let why = match channel.poll_read(cx, &mut self.buf, self.room) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok(0)) => "closed".to_owned(),
+            Poll::Ready(Ok(0)) => channel.end().to_owned(),
             Poll::Ready(Ok(n)) => {
                 channel.count(n);
                 return Poll::Ready(Ok(()));
@@ -660,13 +699,12 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             Wanted::Until { pattern: args.a.to_vec(), most: args.x as usize, inclusive: kind == 5 }
         }
     };
-    let mut seen = 0;
     let (channel, timeout) = {
         let mut sock = sock.borrow_mut();
         if sock.reading {
             return answer.fail("socket busy reading");
         }
-        if let Some((text, is_last)) = sock.found(&wanted, &mut seen) {
+        if let Some((text, is_last)) = sock.found(&wanted, 0) {
             answer.list().text(&text).boolean(is_last);
             return code::LIST;
         }
@@ -676,19 +714,26 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         sock.reading = true;
         (channel, sock.read_ms)
     };
+    // No state would take a longer text.
+    let most = state.vm.main().map_or(usize::MAX, |main| main.memory_max()).min(TEXT_MAX_BYTES);
     let busy = Busy::new(sock, true);
     debug(state, || format!("lua tcp socket read timeout: {timeout}"));
     state.wait(
         WaitFor::Future(Box::pin(async move {
             let mut limit = LazyTimer::new();
             let mut deadline = clock::mono_ms() + timeout;
-            let mut reading = pin!(poll_fn(|cx| loop {
+            let mut seen = wanted.seen(busy.sock.borrow().rest().len());
+            let done = poll_fn(|cx| loop {
                 let mut sock = busy.sock.borrow_mut();
-                match sock.poll_more(cx, &channel) {
+                match sock.poll_more(cx, &channel, most) {
                     Poll::Ready(Ok(())) => {
                         deadline = clock::mono_ms() + timeout;
-                        if let Some(found) = sock.found(&wanted, &mut seen) {
+                        if let Some(found) = sock.found(&wanted, seen) {
                             return Poll::Ready(Ok(found));
+                        }
+                        seen = wanted.seen(sock.rest().len());
+                        if sock.rest().len() > sock.read_max {
+                            sock.ended = Some(TOO_MUCH.to_owned());
                         }
                     }
                     Poll::Ready(Err(why)) => return Poll::Ready(Err(why)),
@@ -696,26 +741,30 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
                         return limit.poll_until(cx, deadline).map(|()| Err("timeout".to_owned()))
                     }
                 }
-            }));
-            let done = poll_fn(|cx| reading.as_mut().poll(cx)).await;
-            let mut sock = busy.sock.borrow_mut();
-            let mut text = Vec::new();
-            let mut list = List(&mut text);
-            match done {
-                Ok((found, is_last)) => list.text(&found).boolean(is_last),
-                Err(why) => {
-                    let n = sock.rest().len();
-                    let rest = sock.take(n);
-                    match matches!(wanted, Wanted::All) && why == "closed" {
-                        true => list.text(&rest).boolean(true),
-                        false => list.nil().text(why.as_bytes()).text(&rest),
-                    }
-                }
-            };
-            drop(sock);
+            })
+            .await;
+            let reply = told_of(&mut busy.sock.borrow_mut(), &wanted, done);
             busy.done();
-            Reply { code: code::LIST, x: 0.0, text }
+            reply
         })),
         answer,
     )
+}
+
+/// What came of reading, for code.
+fn told_of(sock: &mut Sock, wanted: &Wanted, done: Result<(Vec<u8>, bool), String>) -> Reply {
+    let mut text = Vec::new();
+    let mut list = List(&mut text);
+    match done {
+        Ok((found, is_last)) => list.text(&found).boolean(is_last),
+        Err(why) => {
+            let n = sock.rest().len();
+            let rest = sock.take(n);
+            match matches!(wanted, Wanted::All) && why == "closed" {
+                true => list.text(&rest).boolean(true),
+                false => list.nil().text(why.as_bytes()).text(&rest),
+            }
+        }
+    };
+    Reply { code: code::LIST, x: 0.0, text }
 }

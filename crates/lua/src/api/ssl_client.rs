@@ -33,14 +33,14 @@ pub(super) const OPS: &[OpRow] = &[
         }
     }),
     OpRow::any("ssl_session_free", ANY, |state, args, _| {
-        state.vm.sessions.0.borrow_mut().remove(&(args.i as u32));
+        state.vm.sessions.0.borrow_mut().remove(&(args.id));
         code::TRUE
     }),
 ];
 
 /// Sessions that Lua has objects of, by their numbers.
 #[derive(Default)]
-pub(crate) struct Sessions(RefCell<HashMap<u32, Arc<HandedSession>>>);
+pub(crate) struct Sessions(RefCell<HashMap<u64, Arc<HandedSession>>>);
 
 /// The certificate that is shown: a chain and a key in DER, packed.
 fn shown(text: &[u8]) -> Result<Show, &'static str> {
@@ -65,7 +65,7 @@ fn handshake(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
     let Some(site) = state.site() else { return answer.fail("no configuration") };
     let conf = site.conf();
     let Some(wanted) = conf.ssl.wanted_for(args.a) else { return answer.fail("no configuration") };
-    let earlier = state.vm.sessions.0.borrow().get(&(args.y as u32)).map(Arc::clone);
+    let earlier = state.vm.sessions.0.borrow().get(&(args.y as u64)).map(Arc::clone);
     let handed = HandedSession::new(earlier);
     let show = match shown(args.b) {
         Ok(show) => show,
@@ -116,10 +116,10 @@ fn handshake(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
     )
 }
 
-fn told(id: u32, channel: &Channel) -> Reply {
+fn told(id: u64, channel: &Channel) -> Reply {
     let mut text = Vec::new();
     let mut list = List(&mut text);
-    list.number(f64::from(id));
+    list.number(id as f64);
     if let Some(tls) = channel.tls() {
         tls.with(|tls| {
             let version = tls.protocol_version().and_then(|v| v.as_str()).unwrap_or_default();

@@ -92,11 +92,12 @@ async fn run(vm: &Rc<Vm>, number: i32, early: bool, place: &str, begun_by: Begun
     let max = main.and_then(|m| m.max_running_timers.as_option().copied()).unwrap_or(256);
     let stream = if vm.block == Block::Stream { "stream " } else { "" };
     if vm.running_timers.get() as u64 >= max {
+        let of = if vm.block == Block::Stream { "stream lua: " } else { "" };
         let text = format!(
-            "{stream}lua failed to run timer with function defined at {place}: {max} lua_max_running_timers are not enough"
+            "lua failed to run timer with function defined at {place}: {of}{max} lua_max_running_timers are not enough"
         );
         // Its function goes with it.
-        vm.forget(crate::run::entry::NO_TIMER, number as u32);
+        vm.forget(crate::run::entry::NO_TIMER, i64::from(number));
         return vm.log(LogLevel::Alert, &text);
     }
     vm.running_timers.set(vm.running_timers.get() + 1);

@@ -7,11 +7,24 @@ local co_status, co_running = coroutine.status, coroutine.running
 local error, type, unpack, select, ipairs, setmetatable = error, type, unpack, select, ipairs, setmetatable
 local raw, finish, op, check = weir.raw, weir.finish, weir.op, weir.check
 
+-- All that stays known of a thread that was waited for or killed.
+local OVER = { joined = true, dead = true }
+
+-- Coroutines of the user's that wait for something which only who they wait for may let go on.
+local waiting = setmetatable({}, { __mode = "k" })
+local resumed
+
+local function woken(co, ...)
+    waiting[co] = nil
+    return resumed(co, co_resume(co, ...))
+end
+
 -- A wait goes up through whoever has resumed the coroutine, to the thread.
-local function resumed(co, ...)
+resumed = function(co, ...)
     local ok, mark, id = ...
     if ok and mark == MARK then
-        return resumed(co, co_resume(co, co_yield(MARK, id)))
+        waiting[co] = true
+        return woken(co, co_yield(MARK, id))
     elseif ok and mark == LEAVE then
         co_yield(mark)
         return
@@ -23,6 +36,8 @@ local function resume(co, ...)
     if threads[co] or entries[co] then
         -- Threads are the run's to go on with.
         return false, "cannot resume " .. (co_status(co) == "dead" and "dead" or "non-suspended") .. " coroutine"
+    elseif waiting[co] then
+        return false, "cannot resume running coroutine"
     end
     return resumed(co, co_resume(co, ...))
 end
@@ -37,11 +52,11 @@ end
 coroutine.resume = resume
 function coroutine.status(co)
     local info = type(co) == "thread" and threads[co]
-    if info and info.dead and not info.joined and not info.killed and info.parent and co_status(info.parent) ~= "dead" then
+    if info and info.dead and info ~= OVER and info.parent and co_status(info.parent) ~= "dead" then
         return "zombie"
     end
     -- What waits for something that is not code's is at work.
-    if info and info.wait and not info.dead then
+    if info and info.wait and not info.dead or waiting[co] then
         return "running"
     end
     return co_status(co)
@@ -70,8 +85,8 @@ function thread.spawn(f, ...)
 end
 
 local function taken(info)
-    info.joined = true
     info.run.threads[info.co] = nil
+    threads[info.co] = OVER
     return unpack(info.results, 1, info.n)
 end
 
@@ -83,16 +98,16 @@ function thread.wait(...)
     for at = 1, n do
         local co = select(at, ...)
         local info = type(co) == "thread" and threads[co]
-        if not info or info.run ~= run or co == run.entry then
+        if not info or info ~= OVER and info.run ~= run or co == run.entry then
             error("attempt to wait on a coroutine that is not a user thread", 2)
         end
-        if info.parent ~= run.co then
+        if info ~= OVER and info.parent ~= run.co then
             error("only the parent coroutine can wait on the thread", 2)
         end
         infos[at] = info
     end
     for _, info in ipairs(infos) do
-        if info.joined or info.killed then
+        if info == OVER then
             return nil, "already waited or killed"
         elseif info.dead then
             return taken(info)
@@ -116,11 +131,10 @@ function thread.kill(co)
     if not info or co == run.entry then
         return nil, "not user thread"
     end
-    if info.parent ~= run.co then
-        return nil, "killer not parent"
-    end
-    if info.joined or info.killed then
+    if info == OVER then
         return nil, "already waited or killed"
+    elseif info.parent ~= run.co then
+        return nil, "killer not parent"
     elseif info.dead then
         return nil, "already terminated"
     end
@@ -128,9 +142,10 @@ function thread.kill(co)
         weir.cancel(info.wait)
         run.waiting[info.wait] = nil
     end
-    info.killed, info.dead = true, true
+    info.dead = true
     run.alive = run.alive - 1
     run.threads[co] = nil
+    threads[co] = OVER
     return 1
 end
 

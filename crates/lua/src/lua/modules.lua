@@ -79,9 +79,6 @@ package.preload["ngx.errlog"] = function()
         end,
     }
 end
-package.preload["ngx.process"] = function()
-    return { version = "0.1", type = function() return "worker" end }
-end
 package.preload["tablepool"] = nil
 
 -- Directives that make a value of one, by their names.
@@ -120,7 +117,7 @@ setmetatable(_G, {
         rawset(t, name, value)
         local now = weir.phase()
         if now ~= "init" and now ~= "init_worker" then
-            local text = "[lua] writing a global Lua variable ('" .. tostring(name) .. "') which may lead to race "
+            local text = (weir.stream or "") .. "[lua] writing a global Lua variable ('" .. tostring(name) .. "') which may lead to race "
                 .. "conditions between concurrent requests, so prefer the use of 'local' variables"
             weir.raw(report, 5, text, (debug.traceback("", 2):gsub("^\n", "")))
         end

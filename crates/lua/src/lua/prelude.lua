@@ -12,15 +12,15 @@ struct weir_out { const uint8_t *p; size_t n; double x; int32_t i; int32_t k; };
 struct weir_number { double x; };
 struct weir_length { uint32_t n; };
 ]]
-local C = ffi_cast("int (*)(int, int, const char *, size_t, const char *, size_t, double, double)", call_ptr)
+local C = ffi_cast("int (*)(int, double, const char *, size_t, const char *, size_t, double, double)", call_ptr)
 local out = ffi_cast("struct weir_out *", out_ptr)
 local number_ptr = ffi.typeof("const struct weir_number *")
 local length_ptr = ffi.typeof("const struct weir_length *")
 
 local error, type, tostring, pairs, ipairs, select = error, type, tostring, pairs, ipairs, select
-local setmetatable, getmetatable = setmetatable, getmetatable
+local setmetatable = setmetatable
 local concat, unpack, floor = table.concat, unpack, math.floor
-local traceback, loadstring, xpcall = debug.traceback, loadstring, xpcall
+local traceback, loadstring, pcall, debug_getmetatable = debug.traceback, loadstring, pcall, debug.getmetatable
 local co_create, co_resume, co_yield = coroutine.create, coroutine.resume, coroutine.yield
 local co_status, co_running = coroutine.status, coroutine.running
 
@@ -121,7 +121,7 @@ finish = function(code)
         local t, n = list()
         return unpack(t, 1, n)
     elseif code == 100 then
-        return await(out.i)
+        return await(out.x)
     elseif code == -2 then
         error(ffi_string(out.p, out.n), 2)
     elseif code == -3 then
@@ -228,8 +228,13 @@ local function message_of(e)
     local kind = type(e)
     if kind == "string" or kind == "number" then
         return tostring(e)
-    elseif kind == "table" and getmetatable(e) and getmetatable(e).__tostring then
-        return tostring(e)
+    end
+    local meta = kind == "table" and debug_getmetatable(e)
+    if meta and meta.__tostring then
+        local ok, text = pcall(tostring, e)
+        if ok then
+            return text
+        end
     end
     return "unknown reason"
 end
@@ -331,10 +336,13 @@ end
 
 local function over(run)
     runs[run.id] = nil
-    run.over = true
+    -- What is known of a thread holds the thread: it would stay for ever.
     for co, info in pairs(run.threads) do
         info.dead = true
+        threads[co] = nil
     end
+    run.threads, run.waiting = {}, {}
+    run.co, run.entry, run.first, run.on_abort = nil, nil, nil, nil
 end
 
 local function go_on(run)

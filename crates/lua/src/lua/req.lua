@@ -192,7 +192,7 @@ end
 function req.read_body()
     local code = check(raw(OP_READ))
     if code == 100 then
-        local ok = weir.await(out.i)
+        local ok = weir.await(out.x)
         if ok ~= true then
             C(weir.op "exit", ok, "", 0, "", 0, 1, 0)
             weir.leave()

@@ -6,36 +6,20 @@ local ffi_string = require("ffi").string
 local error, type, tostring, tonumber, setmetatable, select, floor = error, type, tostring, tonumber, setmetatable, select, math.floor
 local own, log, Tcp = weir.own_socket, weir.log_of_socket, weir.tcp
 
-local OP_PRINT, OP_FLUSH, OP_EOF = op "session_print", op "session_flush", op "session_eof"
 local OP_SOCKET, OP_PEEK, OP_TAKE = op "session_socket", op "session_peek", op "session_take"
-local OP_SHUTDOWN, OP_ANSWER, OP_EXIT, OP_DEFAULTS = op "session_shutdown", op "session_answer", op "exit", op "sock_defaults"
+local OP_SHUTDOWN, OP_ANSWER, OP_DEFAULTS = op "session_shutdown", op "session_answer", op "sock_defaults"
 
 ngx.send_headers, ngx.arg = nil, nil
 ngx.req.start_time = weir.request_start
 
-local function put(code)
-    if code == 1 then
-        return 1
-    elseif code == -1 then
-        return nil, ffi_string(out.p, out.n)
-    end
-    local ok, e = weir.await(out.i)
-    return ok and 1 or nil, e
-end
-
-function ngx.say(...)
-    local text = weir.text_of("say", true, select("#", ...), ...)
-    local code = check(C(OP_PRINT, 0, text, #text, "", 0, 0, 0))
-    local ok, e = put(code)
-    return ok, e
-end
-
-function ngx.print(...)
-    local text = weir.text_of("print", false, select("#", ...), ...)
-    local code = check(C(OP_PRINT, 0, text, #text, "", 0, 0, 0))
-    local ok, e = put(code)
-    return ok, e
-end
+local native = weir.native
+local flush, eof, look, secure = native "session_flush", native "session_eof", native "session_peek", native "session_secure"
+ngx.print = weir.texts("session_print", "", function(n, ...)
+    return weir.text_of("print", false, n, ...)
+end)
+ngx.say = weir.texts("session_print", "\n", function(n, ...)
+    return weir.text_of("say", false, n, ...)
+end)
 
 function ngx.flush(...)
     if select("#", ...) > 1 then
@@ -45,19 +29,17 @@ function ngx.flush(...)
     if wait ~= nil and type(wait) ~= "boolean" then
         error("bad argument #1 to 'flush' (boolean expected, got " .. type(wait) .. ")", 2)
     end
-    local code = check(raw(OP_FLUSH, wait and 1 or 0))
-    local ok, e = put(code)
-    return ok, e
+    return flush(wait and 1 or 0)
 end
 
 function ngx.eof(...)
     if select("#", ...) ~= 0 then
         error("no argument is expected", 2)
     end
-    local code = check(raw(OP_EOF))
-    weir.report(8, "lua send eof")
-    local ok, e = put(code)
-    return ok, e
+    if weir.debugs() then
+        weir.report(8, "lua send eof")
+    end
+    return eof()
 end
 
 -- Whoever looks for what code waits for finds it in the log.
@@ -131,6 +113,9 @@ function Session.peek(...)
         error("attempt to peek on a consumed socket", 2)
     end
     own(sock, "peek")
+    if not sock.connected then
+        return nil, "closed"
+    end
     if sock.peeking then
         return nil, "socket busy reading"
     end
@@ -144,22 +129,15 @@ function Session.peek(...)
     if size < 1 then
         return ""
     end
-    local code = check(raw(OP_PEEK, 0, nil, nil, floor(size)))
-    if code == 2 then
-        return ffi_string(out.p, out.n)
-    end
     sock.peeking = true
-    local text = weir.await(out.i)
+    local text = look(0, nil, nil, floor(size))
     sock.peeking = false
     if type(text) == "number" then
         -- They do not come: the session is over.
-        C(OP_EXIT, text, "", 0, "", 0, 1, 0)
-        weir.leave()
+        ngx.exit(text)
     end
     return text
 end
-
-local OP_SECURE = op "session_secure"
 
 function Session.serversslhandshake(...)
     local n = select("#", ...)
@@ -175,19 +153,17 @@ function Session.serversslhandshake(...)
     if sock.peeking or sock.securing then
         return nil, "socket busy reading"
     end
-    local code = check(raw(OP_SECURE, sock.id))
-    if code == -1 then
-        return nil, ffi_string(out.p, out.n)
-    elseif code == 100 then
-        -- Nothing else is read meanwhile.
-        sock.securing, sock.consumed = true, true
-        local ok, e = weir.await(out.i)
-        sock.securing = false
-        if not ok then
+    -- Nothing else is read meanwhile.
+    sock.securing = true
+    local ok, e = secure(sock.id)
+    sock.securing = false
+    if not ok then
+        if e == "timeout" or e == "handshake failed" then
             sock.connected = false
-            return nil, e
         end
+        return nil, e
     end
+    sock.consumed = true
     local var = ngx.var
     return { protocol = var.ssl_protocol, cipher = var.ssl_cipher, session_reused = var.ssl_session_reused == "r" }
 end

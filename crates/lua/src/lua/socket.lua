@@ -49,7 +49,7 @@ local function own(sock, what)
         error("bad argument #1 to '" .. what .. "' (table expected, got " .. (sock == nil and "nil" or type(sock)) .. ")", 3)
     end
     if sock.run ~= run_id() then
-        if alive(0, nil, nil, sock.run) then
+        if sock.id == 0 or alive(0, nil, nil, sock.run) then
             error("bad request", 3)
         end
         -- It was closed with what had made it.
@@ -477,7 +477,7 @@ function Udp.setpeername(sock, ...)
     end
     sock.connected = false
     check(raw(OP_UDP_CONNECT, id, host, nil, port))
-    local ok, e = weir.await(out.i)
+    local ok, e = weir.await(out.x)
     if not ok then
         if e == "timeout" then
             log(sock, "lua udp socket connect timed out")
@@ -525,7 +525,7 @@ function Udp.receive(sock, size)
     end
     check(raw(OP_UDP_READ, id, nil, nil, n))
     sock.busy = true
-    local text, e = weir.await(out.i)
+    local text, e = weir.await(out.x)
     sock.busy = false
     if not text and e == "timeout" then
         log(sock, "lua udp socket read timed out")
@@ -616,7 +616,7 @@ local function more(sock)
         return nil, sock.over
     end
     check(raw(OP_BODY_PIECE, 0, nil, nil, sock.ms))
-    local text, e = weir.await(out.i)
+    local text, e = weir.await(out.x)
     if not text then
         if e == "timeout" then
             log(sock, "lua tcp socket read timed out")
@@ -665,12 +665,8 @@ local function rest(sock, e)
     return nil, e, partial
 end
 
--- Whoever is not of the request that it is the body of gets none of it.
 function Body.receive(sock, pattern)
     own(sock, "receive")
-    if sock.run ~= run_id() then
-        return nil, "closed"
-    end
     if pattern == nil or pattern == "*l" then
         gather(sock)
         local from = find(sock.buf, "\n", sock.at, true)
@@ -724,9 +720,6 @@ end
 
 function Body.receiveany(sock, max)
     own(sock, "receiveany")
-    if sock.run ~= run_id() then
-        return nil, "closed"
-    end
     gather(sock)
     if sock.at > #sock.buf then
         local text, e = more(sock)
@@ -750,16 +743,10 @@ end
 
 function Body.receiveuntil(sock, pattern, options)
     own(sock, "receiveuntil")
-    if sock.run ~= run_id() then
-        return nil, "closed"
-    end
     local inclusive = type(options) == "table" and options.inclusive
     local over = false
     return function(size)
         own(sock, "receiveuntil")
-        if sock.run ~= run_id() then
-            return nil, "closed"
-        end
         if over then
             over = false
             return nil, nil, nil

@@ -11,7 +11,7 @@ local OP_HANDSHAKE, OP_IS_TLS, OP_FREE = op "sock_handshake", op "sock_is_tls", 
 
 -- Sessions that code keeps, as objects with numbers. What is collected is noted, and let go of when a run ends: the
 -- collector works in the middle of everything.
-ffi.cdef "struct weir_ssl_session { uint32_t id; };"
+ffi.cdef "struct weir_ssl_session { double id; };"
 local session_type = ffi.typeof("struct weir_ssl_session")
 local dead, dead_n = {}, 0
 
@@ -136,7 +136,7 @@ function Tcp.sslhandshake(sock, reused, name, verify, status_req, ...)
         return failed(sock, name, ffi_string(out.p, out.n))
     end
     check(code)
-    local made, version, suite, has_resumed = weir.await(out.i)
+    local made, version, suite, has_resumed = weir.await(out.x)
     if not made then
         return failed(sock, name, version)
     end

@@ -98,7 +98,7 @@ package.preload["ngx.semaphore"] = function()
 
     -- What is collected is noted, and let go of when a further one is made: the collector works in the middle of
     -- everything.
-    ffi.cdef "struct weir_semaphore { uint32_t id; };"
+    ffi.cdef "struct weir_semaphore { double id; };"
     local handle_type = ffi.typeof("struct weir_semaphore")
     local dead, dead_n = {}, 0
 

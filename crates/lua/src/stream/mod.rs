@@ -48,8 +48,11 @@ pub(crate) struct Ended;
 /// Bytes of the connection that the session has not counted or has counted besides, from the client and to it.
 struct Uncounted(u64, u64);
 
-/// Brings the session's figures up to what has passed.
+/// Brings the session's figures up to what has passed, until it is over.
 pub(crate) fn count(s: &mut Session) {
+    if s.status != 0 {
+        return;
+    }
     let Some(Uncounted(received, sent)) = s.ctx_ref() else { return };
     let conn = s.conn();
     let queued = conn.out.borrow().queued();
@@ -153,7 +156,7 @@ async fn drain(s: &mut Session) {
         }
     }
     // What is left in the socket would turn its end into a reset, which overtakes what was sent.
-    conn.try_read(&mut Vec::new(), UNREAD_MAX_BYTES);
+    let _ = conn.stream.try_read(&mut Vec::new(), UNREAD_MAX_BYTES);
     count(s);
 }
 

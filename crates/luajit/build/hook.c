@@ -1,0 +1,12 @@
+/* What LuaJIT's interface has no function for. */
+
+#include "lj_obj.h"
+
+/*
+ * A hook that raises an error is over with that. LuaJIT itself takes it so only once the error has been caught: what
+ * handles the error (xpcall) would have no hook until then, and could run for ever.
+ */
+void weir_leave_hook(lua_State *L)
+{
+  hook_leave(G(L));
+}

@@ -1,0 +1,83 @@
+//! `docs/lua.md`: what of OpenResty's Lua is there, of `docs/inventory/lua_api.tsv`. That what the table calls done is
+//! there is tested (`tests/tests/lua_inventory.rs`).
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+const HEAD: &str = "\
+# Lua
+
+What of OpenResty's interface this version has: every entry of lua-nginx-module and of the libraries that come with
+it. Written by `cargo xtask docs` of `docs/inventory/lua_api.tsv`, so change that and not this page.
+
+*done*: as OpenResty's documentation says. *differs*: the note says how. *refused*: it is not there, or answers with an
+error; the note says what to do. *library*: text that runs as it is, and is not shipped.
+
+";
+
+/// Parts of the page, by the kinds of entries that stand there.
+const PARTS: &[(&str, &[&str])] = &[
+    ("Phases", &["phase_context", "phase_name"]),
+    ("Functions, fields and tables", &["function", "field", "table", "overrides"]),
+    ("Methods", &["method", "option"]),
+    ("Modules", &["module", "lua_module", "lua_module_function"]),
+    (
+        "Constants",
+        &["constant:core", "constant:http_method", "constant:http_status", "constant:log_level"],
+    ),
+    ("Libraries", &["resty_lib"]),
+    ("For modules in C", &["c_api", "ffi_c_symbol"]),
+];
+
+pub fn path(root: &Path) -> PathBuf {
+    root.join("docs").join("lua.md")
+}
+
+struct Entry<'a> {
+    name: &'a str,
+    kind: &'a str,
+    phases: &'a str,
+    state: &'a str,
+    note: &'a str,
+}
+
+pub fn page(root: &Path) -> Result<String, String> {
+    let from = root.join("docs/inventory/lua_api.tsv");
+    let text = std::fs::read_to_string(&from).map_err(|e| format!("{}: {e}", from.display()))?;
+    let entries =
+        text.lines().skip(1).map(|line| entry(line).ok_or_else(|| format!("bad line: {line}")));
+    let entries = entries.collect::<Result<Vec<_>, _>>()?;
+    let mut out = HEAD.to_owned();
+    for state in ["done", "differs", "refused", "library"] {
+        let count = entries.iter().filter(|e| e.state == state).count();
+        let _ = writeln!(out, "* {count} {state}");
+    }
+    let mut shown = 0;
+    for (title, kinds) in PARTS {
+        let of_part: Vec<_> = entries.iter().filter(|e| kinds.contains(&e.kind)).collect();
+        shown += of_part.len();
+        let _ = write!(
+            out,
+            "\n## {title}\n\n| name | state | phases | note |\n| --- | --- | --- | --- |\n"
+        );
+        for Entry { name, phases, state, note, .. } in of_part {
+            let phases = phases.replace("_by_lua*", "").replace(',', ", ").replace('*', "\\*");
+            let _ = writeln!(out, "| `{name}` | {state} | {phases} | {note} |");
+        }
+    }
+    match shown == entries.len() {
+        true => Ok(out),
+        false => Err(format!(
+            "{}: {} entries have no part of the page",
+            from.display(),
+            entries.len() - shown
+        )),
+    }
+}
+
+fn entry(line: &str) -> Option<Entry<'_>> {
+    let words: Vec<&str> = line.split('\t').collect();
+    let [_, name, kind, phases, state, note] = words[..] else { return None };
+    ["done", "differs", "refused", "library"].contains(&state).then_some(())?;
+    Some(Entry { name, kind, phases, state, note })
+}
