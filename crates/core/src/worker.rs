@@ -73,8 +73,30 @@ pub struct Worker {
     pub connections_max: Cell<usize>,
     /// Requests that run behind answers.
     pub detached: Cell<usize>,
+    /// What runs by itself and is to come to its end before the worker does ([`Running`]).
+    running: Cell<usize>,
     /// Those that could not, for there were too many ([`Worker::detached_max`]).
     pub not_detached: Tally,
+}
+
+/// Something that runs by itself: as long as this is there, the worker does not quit.
+pub struct Running(Rc<Worker>);
+
+impl Running {
+    /// From now on.
+    pub fn new(worker: Rc<Worker>) -> Running {
+        worker.running.set(worker.running.get() + 1);
+        Running(worker)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.set(self.0.running.get() - 1);
+        if self.0.closing.get() {
+            self.0.one_ended.notify_one();
+        }
+    }
 }
 
 impl Worker {
@@ -98,6 +120,7 @@ impl Worker {
             connections: Cell::new(0),
             connections_max: Cell::new(usize::MAX),
             detached: Cell::new(0),
+            running: Cell::new(0),
             not_detached: Tally::default(),
         }
     }
@@ -153,9 +176,9 @@ impl Worker {
         (self.connections_max.get() / 2).max(1)
     }
 
-    /// Whether nothing is served any more, neither for a client nor behind an answer.
+    /// Whether nothing is served any more, neither for a client nor behind an answer, and nothing runs by itself.
     pub fn is_done(&self) -> bool {
-        self.connections.get() == 0 && self.detached.get() == 0
+        self.connections.get() == 0 && self.detached.get() == 0 && self.running.get() == 0
     }
 
     /// Lets go of what is kept for requests to come, the modules' part (open files, idle upstream

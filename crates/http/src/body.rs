@@ -194,19 +194,66 @@ fn spill(r: &mut Request, life: Life) -> Result<(), BodyError> {
     written.map_err(|e| file_error(r, &e))
 }
 
-/// A body that a module has made: in memory up to `client_body_buffer_size`, else in a file.
-///
-/// # Errors
-///
-/// The file could not be written, which is logged.
-pub fn made(r: &mut Request, text: Vec<u8>) -> Result<RequestBody, BodyError> {
-    if text.len() as u64 <= *r.loc().core.client_body_buffer_size {
-        return Ok(RequestBody::made(text, None));
+/// A body that a module makes piece by piece: in memory up to a size, from there on in a file.
+pub struct Making {
+    memory: Vec<u8>,
+    file: Option<(Rc<TempFile>, u64)>,
+    memory_max: u64,
+}
+
+impl Making {
+    /// Nothing yet; in memory so many bytes at most, or `client_body_buffer_size`.
+    pub fn new(r: &Request, memory_max: Option<u64>) -> Making {
+        let usual = *r.loc().core.client_body_buffer_size;
+        Making { memory: Vec::new(), file: None, memory_max: memory_max.unwrap_or(usual) }
     }
-    let file = new_file(r, Life::Named)?;
-    let written = (&*file.file).write_all(&text).and_then(|()| (&*file.file).rewind());
-    written.map_err(|e| file_error(r, &e))?;
-    Ok(RequestBody::made(Vec::new(), Some((file, text.len() as u64))))
+
+    /// A further piece.
+    ///
+    /// # Errors
+    ///
+    /// The file could not be written, which is logged.
+    pub fn append(&mut self, r: &mut Request, text: &[u8]) -> Result<(), BodyError> {
+        let fits = self.memory.len() as u64 + text.len() as u64 <= self.memory_max;
+        if self.file.is_none() && fits {
+            self.memory.extend_from_slice(text);
+            return Ok(());
+        }
+        if self.file.is_none() {
+            self.file = Some((new_file(r, Life::Named)?, 0));
+        }
+        let Some((file, length)) = &mut self.file else { return Ok(()) };
+        let before = std::mem::take(&mut self.memory);
+        let written = (&*file.file).write_all(&before).and_then(|()| (&*file.file).write_all(text));
+        *length += before.len() as u64 + text.len() as u64;
+        written.map_err(|e| file_error(r, &e))
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Making::append`].
+    pub fn finish(self, r: &mut Request) -> Result<RequestBody, BodyError> {
+        if let Some((file, _)) = &self.file {
+            (&*file.file).rewind().map_err(|e| file_error(r, &e))?;
+        }
+        Ok(RequestBody::made(self.memory, self.file))
+    }
+}
+
+/// Takes another body in the place of the request's own. What has not come of that is nobody's: it is never taken for
+/// the client's next request.
+pub fn put(r: &mut Request, made: RequestBody) {
+    if r.body.was_announced() && !r.body.done {
+        if r.body.has_stream() {
+            r.to_client().skip_body();
+        } else {
+            r.flags.keepalive = false;
+            r.body.take_pending();
+        }
+    }
+    r.body.replace(made);
 }
 
 fn new_file(r: &mut Request, life: Life) -> Result<Rc<TempFile>, BodyError> {

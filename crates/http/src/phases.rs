@@ -259,6 +259,10 @@ fn finalize(r: &mut Request, status: u16) -> Flow {
             None => {}
         }
     }
+    if status >= 300 && !r.flags.header_sent && subrequest::is_bare(r) {
+        (r.err_status, r.out.status) = (status, status);
+        return Flow::Close;
+    }
     for _ in 0..4 {
         if matches!(status, 408 | 444 | 499) {
             match waiting::refusal(r) {

@@ -57,6 +57,18 @@ pub fn instead_of_nothing(part: &mut Request, instead: Instead) {
     }
 }
 
+/// Who has asked looks at a status itself: of an error there is no page, neither `error_page`'s nor a built-in one.
+pub fn without_pages(part: &mut Request) {
+    if let Some(parts) = part.parts.as_deref_mut() {
+        parts.is_bare = true;
+    }
+}
+
+/// Whether that is so.
+pub(crate) fn is_bare(r: &Request) -> bool {
+    r.parts.as_ref().is_some_and(|parts| parts.is_bare)
+}
+
 /// How many bytes are kept of a part's answer, whatever `subrequest_output_buffer_size` says.
 pub fn keep_up_to(part: &mut Request, max_bytes: u64) {
     if let Some(parts) = part.parts.as_deref_mut() {

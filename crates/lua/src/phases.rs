@@ -167,9 +167,13 @@ fn exited(r: &mut Request, context: u32, code: i32) -> Flow {
         0 | 200..=203 | 205..=299 if context == context::CONTENT || code != 0 => output::end(r),
         0 => ended(r, context),
         -5 if context == context::CONTENT => Flow::Declined,
-        -5 => ended(r, context),
+        -5 if output::has_begun(r) => output::end(r),
+        // Other handlers of the phase are to judge.
+        -5 => Flow::Declined,
         i32::MIN..0 => Flow::Close,
         1..=999 if output::has_begun(r) => output::end(r),
+        // No answer ends with these.
+        100..=199 => Flow::Close,
         1..=999 => Flow::Status(code as u16),
         _ => Flow::Status(500),
     }
@@ -229,12 +233,12 @@ pub(crate) fn begin_worker(worker: &Rc<Worker>, block: Block) {
 }
 
 fn end_worker(worker: &Worker) {
+    Vm::end_all(worker);
     let gen = worker.generation();
     for block in [Block::Http, Block::Stream] {
         let main = main_of(&gen.shared, block).filter(|main| main.is_used);
         let Some(code) = main.and_then(|main| main.exit_worker) else { continue };
         if let Some(vm) = Vm::known(worker, gen.shared.number, block) {
-            vm.end();
             Run::new(&vm, context::EXIT_WORKER).begin(Who::Nobody, code);
         }
     }

@@ -224,6 +224,9 @@ pub(crate) const DICT_OF_STREAM: &str = "lua_shared_dict of stream";
 /// The least that OpenResty takes.
 const DICT_MIN_BYTES: u64 = 8 * 1024;
 
+/// Code names them by numbers of two bytes.
+const DICTS_MAX: usize = 1 << 16;
+
 pub(crate) fn set_dict(cf: &mut Cf, d: &Directive, kind: &'static str) -> ConfResult {
     let (name, size) = (d.arg(0).to_vec(), d.size(1)?);
     if size < DICT_MIN_BYTES {
@@ -233,6 +236,12 @@ pub(crate) fn set_dict(cf: &mut Cf, d: &Directive, kind: &'static str) -> ConfRe
     if main(cf).dicts.iter().any(|known| known.name == name) {
         let shown = String::from_utf8_lossy(&name).into_owned();
         return Err(d.bad(0, format!("lua_shared_dict \"{shown}\" is already defined")));
+    }
+    if main(cf).dicts.len() >= DICTS_MAX {
+        return Err(d.bad(
+            0,
+            format!("there are {DICTS_MAX} dictionaries already, which is all that may be"),
+        ));
     }
     let zone = if kind == DICT { name.clone() } else { [b"stream ", &name[..]].concat() };
     zones::declare(cf, d, 0, &zone, kind, size)?;

@@ -119,8 +119,6 @@ impl Reply {
 pub(crate) enum WaitFor {
     /// Something that has no use for the request.
     Future(LocalFuture<'static, Reply>),
-    /// Until somebody else's code says so.
-    Told(Rc<Told>),
     /// The request's body as a whole.
     Body,
     /// A further piece of the request's body, for so many milliseconds.
@@ -317,7 +315,6 @@ impl Run {
     /// Nobody waits for that any more.
     pub(crate) fn cancel(&mut self, id: u64) {
         self.waits.retain(|w| w.id != id);
-        self.vm.told.borrow_mut().remove(&id);
     }
 
     /// Begins the code of that number.
@@ -330,7 +327,6 @@ impl Run {
         for at in 0..self.waits.len() {
             let ready = match &mut self.waits[at].what {
                 WaitFor::Future(future) => future.as_mut().poll(cx),
-                WaitFor::Told(told) => told.poll(cx),
                 WaitFor::Body
                 | WaitFor::Piece(_)
                 | WaitFor::Drain(_)
@@ -365,7 +361,7 @@ impl Run {
                 WaitFor::Drain(leave) => OfRequest::Drain(*leave),
                 WaitFor::Peek(bytes) => OfRequest::Peek(*bytes),
                 WaitFor::Secure(read, deadline) => OfRequest::Secure(Rc::clone(read), *deadline),
-                WaitFor::Future(_) | WaitFor::Told(_) => return None,
+                WaitFor::Future(_) => return None,
             };
             Some((w.id, what))
         };
@@ -416,7 +412,6 @@ impl Run {
                 }
                 continue;
             };
-            self.vm.told.borrow_mut().remove(&id);
             if vm::wake(who.again(), self, id, reply) == Step::Ended {
                 return;
             }
@@ -521,6 +516,8 @@ pub(crate) mod entry {
     pub(crate) const FREE: i32 = 4;
     /// The timer of that number is due; the second number is 1 when it comes before its time.
     pub(crate) const TIMER: i32 = 5;
+    /// The timer of that number does not run.
+    pub(crate) const NO_TIMER: i32 = 9;
     /// The client has gone.
     pub(crate) const ABORT: i32 = 7;
     /// All pieces are to be loaded.

@@ -2,6 +2,7 @@
 
 use crate::api::pool::Pools;
 use crate::api::regex::Compiled;
+use crate::api::semaphore::Semaphores;
 use crate::api::ssl_client::Sessions;
 use crate::border::{Engine, Thread};
 use crate::conf::{DictConf, LuaLoc, LuaMain};
@@ -10,7 +11,7 @@ use crate::machine::State;
 use crate::run::{context, entry, Outcome, Reply, Run, Step, Told};
 use crate::site::{Block, Who};
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use weir_core::generation::Generation;
@@ -37,8 +38,8 @@ pub(crate) struct Vm {
     has_failed: Cell<bool>,
     /// Where only that is looked at: what it has failed by.
     pub attempt: RefCell<Option<Vec<u8>>>,
-    /// Who waits to be told something, by the waits' numbers.
-    pub told: RefCell<HashMap<u64, Rc<Told>>>,
+    /// What code posts to and waits for.
+    pub semaphores: Semaphores,
     /// Runs that have made sockets.
     pub with_socks: RefCell<HashSet<u64>>,
     /// The dictionaries, in the order of the configuration.
@@ -161,7 +162,7 @@ impl Vm {
             over: RefCell::default(),
             has_failed: Cell::new(false),
             attempt: RefCell::default(),
-            told: RefCell::default(),
+            semaphores: Semaphores::default(),
             with_socks: RefCell::default(),
             dicts: dicts_of(confs),
             pools: Pools::default(),
@@ -186,6 +187,14 @@ impl Vm {
     pub(crate) fn end(&self) {
         self.is_ending.set(true);
         self.timers.borrow_mut().drain(..).for_each(|t| t.tell(crate::run::Reply::ok()));
+    }
+
+    /// The worker ends, and its states' timers come now.
+    pub(crate) fn end_all(worker: &Worker) {
+        let vms = worker.local::<Vms>();
+        let all: Vec<Rc<Vm>> = vms.0.borrow().iter().map(Rc::clone).collect();
+        let own = vms.1.borrow().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
+        all.iter().chain(&own).for_each(|vm| vm.end());
     }
 
     /// Those of older generations are to end, and go when nobody uses them.

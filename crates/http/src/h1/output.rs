@@ -134,7 +134,7 @@ fn write_said_start(r: &Request, line: Option<&[u8]>, text: &mut Vec<u8>) {
 }
 
 fn write_connection(r: &Request, text: &mut Vec<u8>) {
-    if r.flags.upgraded && r.out.status == 101 {
+    if r.out.status == 101 {
         text.extend_from_slice(b"Connection: upgrade\r\n");
     } else if r.flags.keepalive {
         text.extend_from_slice(b"Connection: keep-alive\r\n");

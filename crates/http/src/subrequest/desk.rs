@@ -201,6 +201,8 @@ pub(crate) struct Parts {
     pub(super) keep_max_bytes: Option<u64>,
     /// It goes on where its parent is: with the content.
     pub(super) again: bool,
+    /// An error is told as it is, without a page.
+    pub(super) is_bare: bool,
     /// Of a part: that it is one.
     _live: Option<Live>,
 }
@@ -229,6 +231,7 @@ impl Parts {
             instead: None,
             keep_max_bytes: None,
             again: false,
+            is_bare: false,
             _live,
         }
     }

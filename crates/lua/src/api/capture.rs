@@ -72,6 +72,7 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let Some(mut part) = subrequest::new(r, &path, &all, Output::Keep) else {
         return answer.raise("failed to issue subrequest: -1");
     };
+    subrequest::without_pages(&mut part);
     if options & (with::COPY_VARS | with::SHARE_VARS) == 0 {
         part.values.clear();
         part.values.is_computed = true;

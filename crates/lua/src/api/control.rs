@@ -59,8 +59,6 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("cjson", ANY, |_, _, answer| answer.text(CJSON.as_bytes())),
     OpRow::any("used_bytes", ANY, |state, _, answer| answer.number(state.vm.used_bytes() as f64)),
     OpRow::any("may_log", LOG | REQUEST | TIMER, |_, _, _| code::TRUE),
-    OpRow::any("tell", ANY, tell),
-    OpRow::any("told", WAITING, told),
 ];
 
 fn names(_: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
@@ -94,12 +92,15 @@ fn level_of(number: i32) -> LogLevel {
     usize::try_from(number).ok().and_then(|n| LEVELS.get(n).copied()).unwrap_or(LogLevel::Error)
 }
 
-/// What is being done where servers are chosen, and in handshakes with them.
-fn doing(context: u32) -> &'static [u8] {
+/// What is being done where servers are chosen, in handshakes with them, and in the log. Lines of the level debug say
+/// no more than their text.
+fn doing(context: u32, level: LogLevel) -> &'static [u8] {
     match context {
+        _ if level == LogLevel::Debug => b"",
         context::BALANCER => b" while connecting to upstream",
         context::PROXY_SSL_CERT => b" while loading proxy ssl certificate by lua",
         context::PROXY_SSL_VERIFY => b" while loading proxy ssl verify by lua",
+        context::LOG => b" while logging request",
         _ => b"",
     }
 }
@@ -121,7 +122,7 @@ pub(super) fn debug(state: &State<'_>, text: impl FnOnce() -> String) {
 /// A line of the error log, by the request where there is one.
 fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
     match (&state.r, &state.s) {
-        (Some(r), _) => match doing(state.run.context) {
+        (Some(r), _) => match doing(state.run.context, level) {
             b"" => r.log_bytes(level, text),
             doing => r.log_bytes(level, &[text, doing].concat()),
         },
@@ -129,9 +130,11 @@ fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
         (None, Some(s)) => s.log_bytes(level, text),
         (None, None) => {
             let mut line = text.to_vec();
-            line.extend_from_slice(b", context: ");
-            line.extend_from_slice(context::shown(state.run.context).as_bytes());
-            line.extend_from_slice(&state.run.origin);
+            if level != LogLevel::Debug {
+                line.extend_from_slice(b", context: ");
+                line.extend_from_slice(context::shown(state.run.context).as_bytes());
+                line.extend_from_slice(&state.run.origin);
+            }
             let (log, serial) = log_of(state);
             log.log(level, serial, &line);
         }
@@ -161,7 +164,7 @@ pub(crate) fn write_lines(state: &State<'_>, level: LogLevel, first: &[u8], line
     if let Some(s) = &state.s {
         return s.log_lines(level, &text);
     }
-    text.extend_from_slice(doing(state.run.context));
+    text.extend_from_slice(doing(state.run.context, level));
     match &state.r {
         Some(r) => r.log_lines(level, &text),
         None => {
@@ -223,13 +226,19 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
                 }
                 Err(e) => {
                     let shown = String::from_utf8_lossy(&full);
-                    if state.vm.block == Block::Http {
-                        state.run.outcome = Outcome::Exit(404);
-                    }
-                    let why = weir_conf::messages::os_error(&e);
-                    let why = why.split_once(": ").map_or(why.as_str(), |(_, words)| words);
+                    let why = match state.vm.block {
+                        Block::Http => {
+                            state.run.outcome = Outcome::Exit(404);
+                            format!(" {}", weir_upstream::error_text(&e))
+                        }
+                        Block::Stream => {
+                            let why = weir_conf::messages::os_error(&e);
+                            why.split_once(": ")
+                                .map_or(String::new(), |(_, words)| format!(": {words}"))
+                        }
+                    };
                     return answer.fail(format!(
-                        "failed to load external Lua file \"{shown}\": cannot open {shown}: {why}"
+                        "failed to load external Lua file \"{shown}\": cannot open {shown}{why}"
                     ));
                 }
             }
@@ -302,7 +311,9 @@ fn cancel(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
 }
 
 fn outcome(state: &mut State<'_>, _: &Args<'_>, _: &mut Answer) -> i32 {
-    if !matches!(state.run.outcome, Outcome::Exit(404)) {
+    // Code that is not there is like a page that is not, where there may be one.
+    let is_missing = matches!(state.run.outcome, Outcome::Exit(404));
+    if !is_missing || state.run.context & HANDLERS == 0 {
         state.run.outcome = Outcome::Failed;
     }
     code::TRUE
@@ -409,14 +420,13 @@ fn exit(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
         let sent = i32::from(r.out.status);
         let is_done = super::output::has_begun(r);
         let is_handler = state.run.context & HANDLERS != 0;
-        if is_handler && is_done && status > 0 && args.x == 0.0 {
-            if status != sent && status != 444 && status != 499 && status != 408 {
+        let ends_otherwise = status < 300 || matches!(status, 408 | 444 | 499);
+        if is_handler && is_done && !ends_otherwise && args.x == 0.0 {
+            if status != sent {
                 let text = format!("attempt to set status {status} via ngx.exit after sending out the response status {sent}");
                 r.log(LogLevel::Error, &text);
             }
-            if status < 400 || !matches!(status, 408 | 444 | 499) {
-                status = 200;
-            }
+            status = 200;
         }
     }
     if let Some(r) = state.r.as_deref_mut().filter(|_| matches!(status, 200..=299)) {
@@ -445,6 +455,11 @@ fn exec(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         return answer.raise("attempt to call ngx.exec after sending out response headers");
     }
     if args.a.first() == Some(&b'@') {
+        if !args.b.is_empty() {
+            let (query, name) = (String::from_utf8_lossy(args.b), String::from_utf8_lossy(args.a));
+            let text = format!("query strings {query} ignored when exec'ing named location {name}");
+            r.log(LogLevel::Warn, &text);
+        }
         state.run.outcome = Outcome::Exec(args.a.to_vec(), Vec::new());
         return code::TRUE;
     }
@@ -500,27 +515,5 @@ fn config(_: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             code::LIST
         }
         None => code::NIL,
-    }
-}
-
-fn told(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let told = Rc::new(crate::run::Told::default());
-    let wait = if args.x > 0.0 {
-        super::timers::told_within(Rc::clone(&told), (args.x * 1000.0) as u64)
-    } else {
-        crate::run::WaitFor::Told(Rc::clone(&told))
-    };
-    let code = state.wait(wait, answer);
-    state.vm.told.borrow_mut().insert(answer.x as u64, told);
-    code
-}
-
-fn tell(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
-    match state.vm.told.borrow_mut().remove(&(args.id)) {
-        Some(told) => {
-            told.tell(crate::run::Reply::ok());
-            code::TRUE
-        }
-        None => code::FALSE,
     }
 }

@@ -52,9 +52,9 @@ fn now_ms() -> u64 {
     secs as u64 * 1000 + u64::from(ms)
 }
 
-/// The lowest byte of the number that goes along says which.
+/// The lower half of the number that goes along says which.
 fn dict(state: &State<'_>, args: &Args<'_>) -> Option<Arc<Dict>> {
-    let at = (args.i & 0xff) as usize;
+    let at = (args.i & 0xffff) as usize;
     state.vm.dicts.get(at).map(Arc::clone)
 }
 
@@ -86,7 +86,7 @@ fn list_with<'l, 'a>(list: &'l mut List<'a>, value: ValueRef<'_>) -> &'l mut Lis
 
 /// The value, and its flags where it has some.
 fn get(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let at = (args.i & 0xff) as usize;
+    let at = (args.i & 0xffff) as usize;
     let Some(dict) = state.vm.dicts.get(at) else { return code::NIL };
     let found = dict.get_with(args.a, now_ms(), |value, flags| match flags {
         0 => answer_with(answer, value),
@@ -124,14 +124,14 @@ fn get_stale(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
 fn set(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let flags = std::mem::take(&mut state.run.flags);
     let Some(dict) = dict(state, args) else { return code::NIL };
-    let mode = match args.i >> 8 & 0xf {
+    let mode = match args.i >> 16 & 0xf {
         0 => Mode::Set,
         1 => Mode::SafeSet,
         2 => Mode::Add,
         3 => Mode::SafeAdd,
         _ => Mode::Replace,
     };
-    let value = match args.i >> 12 & 0xf {
+    let value = match args.i >> 20 & 0xf {
         0 => ValueRef::Text(args.b),
         1 => ValueRef::Number(args.x),
         2 => ValueRef::Boolean(true),
@@ -151,8 +151,8 @@ fn set(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
 
 /// Bit 8: where there is nothing, it begins with `y`, for `b` seconds.
 fn incr(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let Some(dict) = state.vm.dicts.get((args.i & 0xff) as usize) else { return code::NIL };
-    let init = (args.i >> 8 & 1 == 1).then_some(args.y);
+    let Some(dict) = state.vm.dicts.get((args.i & 0xffff) as usize) else { return code::NIL };
+    let init = (args.i >> 16 & 1 == 1).then_some(args.y);
     let ttl = std::str::from_utf8(args.b).ok().and_then(|ttl| ttl.parse::<f64>().ok());
     let ttl_ms = (ttl.unwrap_or_default() * 1000.0).clamp(0.0, 1e15) as u64;
     match dict.incr(args.a, args.x, init, ttl_ms, now_ms()) {
@@ -168,11 +168,11 @@ fn incr(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
 /// Bit 8: on the left; bit 12: a number.
 fn push(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let Some(dict) = dict(state, args) else { return code::NIL };
-    let value = match args.i >> 12 & 1 {
+    let value = match args.i >> 20 & 1 {
         0 => ValueRef::Text(args.b),
         _ => ValueRef::Number(args.x),
     };
-    match dict.push(args.a, value, args.i >> 8 & 1 == 1, now_ms()) {
+    match dict.push(args.a, value, args.i >> 16 & 1 == 1, now_ms()) {
         Ok(length) => answer.number(length as f64),
         Err(e) => answer.fail(e.to_string()),
     }
@@ -180,7 +180,7 @@ fn push(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
 
 fn pop(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let Some(dict) = dict(state, args) else { return code::NIL };
-    match dict.pop(args.a, args.i >> 8 & 1 == 1, now_ms()) {
+    match dict.pop(args.a, args.i >> 16 & 1 == 1, now_ms()) {
         Ok(Some(value)) => answer_with(answer, ValueRef::from(&value)),
         Ok(None) => code::NIL,
         Err(e) => answer.fail(e.to_string()),

@@ -4,6 +4,8 @@ use crate::conf::LuaLoc;
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow};
 use crate::run::context::{BODY, LOG, REQUEST};
+use std::borrow::Cow;
+use weir_base::bytes::ByteSet;
 use weir_base::date::{http_time, parse_http_time};
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_core::logger::LogLevel;
@@ -79,14 +81,28 @@ fn get_out(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
 }
 
-/// Names and values come into one line: what would end it is escaped.
-fn safe(text: &[u8], kind: EscapeKind) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    if weir_base::line::has_controls(text) {
-        escape_uri(&mut out, text, kind);
-    } else {
-        out.extend_from_slice(text);
+/// What a name may have (RFC 9110, 5.6.2).
+const NAME: ByteSet = ByteSet::ALNUM.with(b"!#$%&'*+-.^_`|~");
+
+/// What would end a name, or the line, is escaped.
+fn safe_name(name: &[u8]) -> Cow<'_, [u8]> {
+    if name.iter().all(|b| NAME.contains(*b)) {
+        return Cow::Borrowed(name);
     }
+    let mut out = Vec::with_capacity(name.len() + 8);
+    for byte in name {
+        match NAME.contains(*byte) {
+            true => out.push(*byte),
+            false => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// What would end the line is escaped.
+fn safe_value(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    escape_uri(&mut out, text, EscapeKind::Controls);
     out
 }
 
@@ -99,12 +115,19 @@ fn set_out(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
         );
         return code::TRUE;
     }
-    let name = safe(&hyphened(r, args.a), EscapeKind::UriComponent);
-    let value = safe(args.b, EscapeKind::Controls);
+    let name = hyphened(r, args.a);
+    let name = safe_name(&name);
+    if name.is_empty() {
+        return code::TRUE;
+    }
+    let value = safe_value(args.b);
     let is_gone = args.i == 0;
     if is(&name, b"Content-Type") {
         match is_gone || value.is_empty() {
-            true => r.out.clear_content_type(),
+            true => {
+                r.out.clear_content_type();
+                r.set_ctx(super::output::NoType);
+            }
             false => r.out.set_content_type_with(&value),
         }
         return code::TRUE;
@@ -201,8 +224,11 @@ fn all_in(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
 }
 
 fn set_in(r: &mut Request, args: &Args<'_>, _: &mut Answer) -> i32 {
-    let name = safe(args.a, EscapeKind::UriComponent);
-    let value = safe(args.b, EscapeKind::Controls);
+    let name = safe_name(args.a);
+    if name.is_empty() {
+        return code::TRUE;
+    }
+    let value = safe_value(args.b);
     match args.i {
         0 => r.remove_fields_in(|n| is(n, &name)),
         2 if !is(&name, b"Host") => r.append_field_in(&name, &value),

@@ -15,6 +15,7 @@ mod proxy_ssl;
 pub(crate) mod raw;
 pub(crate) mod regex;
 mod request;
+pub(crate) mod semaphore;
 mod session;
 pub(crate) mod socket;
 mod ssl;
@@ -31,7 +32,7 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 21] = [
+        let lists: [&'static [OpRow]; 22] = [
             // The first tells the names.
             control::OPS,
             balancer::OPS,
@@ -44,6 +45,7 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
             encode::OPS,
             time::OPS,
             timers::OPS,
+            semaphore::OPS,
             regex::OPS,
             socket::OPS,
             raw::OPS,

@@ -38,6 +38,9 @@ struct Put {
     ended: bool,
 }
 
+/// Code has taken the type away: the location's is not sent instead.
+pub(super) struct NoType;
+
 /// Whether anything of an answer has been put out.
 pub(crate) fn has_begun(r: &Request) -> bool {
     r.flags.header_sent || r.has_ctx::<Put>()
@@ -49,7 +52,8 @@ fn ready(r: &mut Request) {
         r.out.status = 200;
     }
     let loc = Rc::clone(r.loc());
-    if *loc.conf::<LuaLoc>().use_default_type && r.out.content_type().is_none() {
+    let has_none = r.out.status == 101 || r.has_ctx::<NoType>() || r.out.content_type().is_some();
+    if *loc.conf::<LuaLoc>().use_default_type && !has_none {
         special::set_content_type(r);
     }
 }
@@ -172,7 +176,14 @@ fn flush(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         return answer.fail("nginx output filter error");
     }
     match args.i == 1 {
-        true => state.wait(WaitFor::Drain(0), answer),
+        true => {
+            // Who has gone already is told at once.
+            r.flush_now();
+            match r.conn().broken.get() {
+                true => answer.fail("nginx output filter error"),
+                false => state.wait(WaitFor::Drain(0), answer),
+            }
+        }
         // What can leave leaves now; the rest when the run next waits.
         false => {
             r.flush_now();
@@ -220,6 +231,10 @@ fn set_status(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
         return code::TRUE;
     }
     r.set_status(args.i as u16);
+    if args.i == 101 {
+        // Clients of WebSockets look for it.
+        r.out.set_status_line(b"101 Switching Protocols");
+    }
     code::TRUE
 }
 

@@ -4,7 +4,7 @@ use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::ANY;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_script::regex::{Captures, Regex, RegexOptions, DEFAULT_MATCH_LIMIT_STEPS, UNSET};
@@ -16,6 +16,9 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("re_free", ANY, free),
 ];
 
+/// Expressions that are not kept and that somebody may go on with.
+const LOOSE_MAX: usize = 64;
+
 /// What a state has compiled, by numbers.
 #[derive(Default)]
 pub(crate) struct Compiled {
@@ -26,6 +29,8 @@ pub(crate) struct Compiled {
 struct Known {
     all: HashMap<u32, Rc<Regex>>,
     captures: Captures,
+    /// Those that are not kept: who has one frees it, but code may leave off before that. The oldest go.
+    loose: VecDeque<u32>,
     kept: u64,
     next: u32,
     is_told: bool,
@@ -95,14 +100,28 @@ fn compile(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         list.text(name.as_bytes()).number(at as f64);
     }
     known.all.insert(number, Rc::new(regex));
+    if !is_kept {
+        known.loose.push_back(number);
+        if known.loose.len() > LOOSE_MAX {
+            let oldest = known.loose.pop_front();
+            oldest.map(|number| known.all.remove(&number));
+        }
+    }
     code::LIST
 }
 
-/// Matches expression `args.i` from byte `args.x` on; the places of the groups as pairs of numbers.
+/// What PCRE says of a beginning behind the subject's end.
+const BAD_OFFSET: &str = "-33";
+
+/// Matches expression `args.i` from byte `args.x` on; the places of the groups as pairs of numbers. `FALSE` says that
+/// it has been let go of.
 fn exec(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let mut known = state.vm.compiled.known.borrow_mut();
     let known = &mut *known;
-    let Some(regex) = known.all.get(&(args.i as u32)) else { return code::NIL };
+    let Some(regex) = known.all.get(&(args.i as u32)) else { return code::FALSE };
+    if args.x > args.a.len() as f64 {
+        return answer.fail(BAD_OFFSET);
+    }
     match regex.exec_at(args.a, args.x as usize, &mut known.captures) {
         Ok(false) => code::NIL,
         Err(e) => answer.fail(e.code.to_string()),
@@ -143,6 +162,9 @@ fn groups(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
 }
 
 fn free(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
-    state.vm.compiled.known.borrow_mut().all.remove(&(args.i as u32));
+    let mut known = state.vm.compiled.known.borrow_mut();
+    let number = args.i as u32;
+    known.all.remove(&number);
+    known.loose.retain(|loose| *loose != number);
     code::TRUE
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::temp::TempFile;
 use weir_core::Session;
-use weir_http::body::{self, RequestBody};
+use weir_http::body::{self, Making, RequestBody};
 use weir_http::Request;
 use weir_runtime::paths;
 use weir_wire::http1::request::Method;
@@ -77,14 +77,13 @@ fn version(r: &mut Request, _: &Args<'_>, answer: &mut Answer) -> i32 {
 
 fn set_uri_args(r: &mut Request, args: &Args<'_>, _: &mut Answer) -> i32 {
     r.args.clear();
-    let broken = weir_base::line::has_controls(args.a) || args.a.contains(&b' ');
-    match broken {
-        true => weir_base::escape::escape_uri(
-            &mut r.args,
-            args.a,
-            weir_base::escape::EscapeKind::Controls,
-        ),
-        false => r.args.extend_from_slice(args.a),
+    // Nothing that would end the line, or the target in it.
+    for (at, part) in args.a.split(|b| *b == b' ').enumerate() {
+        if at > 0 {
+            r.args.extend_from_slice(b"%20");
+        }
+        let kind = weir_base::escape::EscapeKind::Controls;
+        weir_base::escape::escape_uri(&mut r.args, part, kind);
     }
     r.flags.valid_unparsed_uri = false;
     code::TRUE
@@ -179,7 +178,7 @@ fn put(r: &mut Request, made: RequestBody) {
     let length = made.length.to_string();
     r.remove_fields_in(|name| name.eq_ignore_ascii_case(b"Transfer-Encoding"));
     r.set_field_in(b"Content-Length", length.as_bytes(), false);
-    r.body.replace(made);
+    body::put(r, made);
 }
 
 fn set_body_data(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
@@ -195,7 +194,9 @@ fn unread(r: &Request) -> Option<&'static str> {
     if r.discards_body() {
         return Some("request body already discarded asynchronously");
     }
-    (!is_read(r) && r.body.was_announced()).then_some("request body not read yet")
+    // Who reads it as a socket has it.
+    let is_there = is_read(r) || !r.body.was_announced() || super::udp::is_socket(r);
+    (!is_there).then_some("request body not read yet")
 }
 
 fn set_body_file(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
@@ -223,35 +224,34 @@ fn set_body_file(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
 }
 
-/// A body that Lua makes piece by piece.
-struct Made(Vec<u8>);
-
-fn init_body(r: &mut Request, _: &Args<'_>, answer: &mut Answer) -> i32 {
-    if r.discards_body() {
-        return answer.raise("request body already discarded asynchronously");
+/// A body that Lua makes piece by piece; `args.i` bytes of it in memory, or as many as are usual.
+fn init_body(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    if let Some(e) = unread(r) {
+        return answer.raise(e);
     }
-    if !is_read(r) && r.body.was_announced() {
-        return answer.raise("request body not read yet");
-    }
-    r.set_ctx(Made(Vec::new()));
+    let made = Making::new(r, u64::try_from(args.i).ok());
+    r.set_ctx(made);
     code::TRUE
 }
 
 fn append_body(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    match r.ctx::<Made>() {
-        Some(made) => {
-            made.0.extend_from_slice(args.a);
+    let Some(mut made) = r.take_ctx::<Making>() else {
+        return answer.raise("request_body not initialized");
+    };
+    match made.append(r, args.a) {
+        Ok(()) => {
+            r.put_ctx(made);
             code::TRUE
         }
-        None => answer.raise("request_body not initialized"),
+        Err(_) => answer.raise("a temporary file for a request body failed"),
     }
 }
 
 fn finish_body(r: &mut Request, _: &Args<'_>, answer: &mut Answer) -> i32 {
-    let Some(made) = r.take_ctx::<Made>() else {
+    let Some(made) = r.take_ctx::<Making>() else {
         return answer.raise("request_body not initialized");
     };
-    match body::made(r, made.0) {
+    match made.finish(r) {
         Ok(made) => {
             put(r, made);
             code::TRUE

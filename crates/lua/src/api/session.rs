@@ -236,15 +236,16 @@ pub(super) fn send(
     let (conn, length) = (Rc::clone(conn), text.len() as f64);
     state.wait(
         WaitFor::Future(Box::pin(async move {
-            let busy = busy;
-            match conn.drain(0, timeout_ms).await {
+            let reply = match conn.drain(0, timeout_ms).await {
                 Ok(()) => Reply { code: code::NUMBER, x: length, text: Vec::new() },
                 Err(ConnError::Timeout) => Reply::fail("timeout"),
                 Err(ConnError::Io(e)) => {
                     busy.sock.borrow_mut().drop_line();
                     Reply::fail(words_of(&e))
                 }
-            }
+            };
+            busy.done();
+            reply
         })),
         answer,
     )

@@ -81,6 +81,10 @@ pub(crate) struct Sock {
     reading: bool,
     writing: bool,
     connecting: bool,
+    /// Something was sent in part: nothing more is.
+    is_cut: bool,
+    /// TLS was begun, and whom it is with has not been found to be right yet.
+    pub(super) is_unproven: bool,
     /// The other side has ended, or broken.
     ended: Option<String>,
 }
@@ -187,6 +191,7 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         sock.channel = None;
         sock.buf.clear();
         (sock.at, sock.reused, sock.ended) = (0, 0, None);
+        (sock.is_cut, sock.is_unproven) = (false, false);
     }
     let host = args.a.to_vec();
     let port = args.x as u16;
@@ -352,10 +357,23 @@ fn option(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
 }
 
-/// The socket is not used by this wait any more, however it ends.
+/// The socket is not used by this wait any more, however it ends. Of one that is given up before its end (its thread
+/// was killed) nobody knows what has gone over the connection: nothing else will.
 pub(super) struct Busy {
     pub sock: Rc<RefCell<Sock>>,
     is_reading: bool,
+    is_done: bool,
+}
+
+impl Busy {
+    fn new(sock: Rc<RefCell<Sock>>, is_reading: bool) -> Busy {
+        Busy { sock, is_reading, is_done: false }
+    }
+
+    /// What was waited for has come to something.
+    pub(super) fn done(mut self) {
+        self.is_done = true;
+    }
 }
 
 impl Drop for Busy {
@@ -364,6 +382,10 @@ impl Drop for Busy {
         match self.is_reading {
             true => sock.reading = false,
             false => sock.writing = false,
+        }
+        // A client's connection stays its request's: what is read of it is kept, and what is sent to it is its own.
+        if !self.is_done && matches!(sock.channel, Some(Line::Own(_))) {
+            sock.drop_line();
         }
     }
 }
@@ -375,13 +397,14 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         if sock.writing {
             return answer.fail("socket busy writing");
         }
-        let Some(channel) = sock.channel() else {
+        let channel = sock.channel().filter(|_| !sock.is_cut);
+        let Some(channel) = channel else {
             return answer.fail("closed");
         };
         sock.writing = true;
         (channel, sock.send_ms)
     };
-    let busy = Busy { sock, is_reading: false };
+    let busy = Busy::new(sock, false);
     if let Line::Session(conn, _) = &channel {
         return super::session::send(state, conn, busy, (args.a, timeout), answer);
     }
@@ -389,7 +412,7 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     if !channel.is_tls() {
         match channel.socket().try_write(&[IoSlice::new(args.a)], false) {
             Ok(n) if n == args.a.len() => {
-                drop(busy);
+                busy.done();
                 return answer.number(n as f64);
             }
             Ok(n) => sent = n,
@@ -402,7 +425,6 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         WaitFor::Future(Box::pin(async move {
             let mut limit = LazyTimer::new();
             let mut deadline = clock::mono_ms() + timeout;
-            let busy = busy;
             let done = poll_fn(|cx| loop {
                 if sent == text.len() {
                     return Poll::Ready(Ok(()));
@@ -419,15 +441,20 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
                 }
             })
             .await;
-            match done {
+            let reply = match done {
                 Ok(()) => Reply { code: code::NUMBER, x: text.len() as f64, text: Vec::new() },
                 Err(why) => {
-                    if why != "timeout" {
-                        busy.sock.borrow_mut().drop_line();
+                    let mut sock = busy.sock.borrow_mut();
+                    match why.as_str() {
+                        // Whatever followed would be taken for the rest of it.
+                        "timeout" => sock.is_cut = true,
+                        _ => sock.drop_line(),
                     }
                     Reply::fail(why)
                 }
-            }
+            };
+            busy.done();
+            reply
         })),
         answer,
     )
@@ -468,7 +495,7 @@ impl Sock {
     /// It is read from until that is dropped.
     pub(super) fn occupy(sock: Rc<RefCell<Sock>>) -> Busy {
         sock.borrow_mut().reading = true;
-        Busy { sock, is_reading: true }
+        Busy::new(sock, true)
     }
 
     /// For connecting, and for reading; in milliseconds.
@@ -493,6 +520,8 @@ impl Sock {
             reading: false,
             writing: false,
             connecting: false,
+            is_cut: false,
+            is_unproven: false,
             ended: None,
         }
     }
@@ -529,6 +558,7 @@ impl Sock {
     pub(super) fn put_kept(&mut self, line: Line, reused: u32, place: Option<Place>) -> u32 {
         self.buf.clear();
         (self.at, self.ended) = (0, None);
+        (self.is_cut, self.is_unproven) = (false, false);
         self.put_back(line, reused, place);
         reused
     }
@@ -548,6 +578,7 @@ impl Sock {
         match () {
             () if self.reading => Err("socket busy reading"),
             () if self.writing => Err("socket busy writing"),
+            () if self.is_cut => Err("closed"),
             () if self.at < self.buf.len() => Err("unread data in buffer"),
             () => {
                 let line = self.channel.take().ok_or("closed")?;
@@ -559,6 +590,8 @@ impl Sock {
     /// The connection is over.
     pub(super) fn drop_line(&mut self) {
         (self.channel, self.place) = (None, None);
+        (self.at, self.is_unproven) = (0, false);
+        self.buf.clear();
     }
 
     fn rest(&self) -> &[u8] {
@@ -683,7 +716,7 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     };
     // No state would take a longer text.
     let most = state.vm.main().map_or(usize::MAX, |main| main.memory_max()).min(TEXT_MAX_BYTES);
-    let busy = Busy { sock, is_reading: true };
+    let busy = Busy::new(sock, true);
     debug(state, || format!("lua tcp socket read timeout: {timeout}"));
     state.wait(
         WaitFor::Future(Box::pin(async move {
@@ -710,7 +743,9 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
                 }
             })
             .await;
-            told_of(&mut busy.sock.borrow_mut(), &wanted, done)
+            let reply = told_of(&mut busy.sock.borrow_mut(), &wanted, done);
+            busy.done();
+            reply
         })),
         answer,
     )

@@ -24,11 +24,12 @@ use weir_upstream::{Chosen, HandedSession, Show, Wanted};
 pub(super) const OPS: &[OpRow] = &[
     OpRow::any("sock_handshake", WAITING, handshake),
     OpRow::any("sock_is_tls", WAITING, |state, args, _| {
-        let channel = sock(state, args).and_then(|sock| sock.borrow().channel());
-        if channel.is_some_and(|channel| channel.is_tls()) {
-            code::TRUE
-        } else {
-            code::FALSE
+        let is_done = |sock: &Sock| {
+            !sock.is_unproven && sock.channel().is_some_and(|channel| channel.is_tls())
+        };
+        match sock(state, args).is_some_and(|sock| is_done(&sock.borrow())) {
+            true => code::TRUE,
+            false => code::FALSE,
         }
     }),
     OpRow::any("ssl_session_free", ANY, |state, args, _| {
@@ -80,6 +81,7 @@ fn handshake(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
         (true, true) => Verify::By(wanted),
         (true, false) => Verify::Nobody,
     };
+    sock.borrow_mut().is_unproven = true;
     let busy = Sock::occupy(sock);
     let vm = Rc::clone(&state.run.vm);
     state.wait(
@@ -99,12 +101,15 @@ fn handshake(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
                     Ok(()) => {
                         let id = vm.next();
                         vm.sessions.0.borrow_mut().insert(id, handed);
+                        busy.sock.borrow_mut().is_unproven = false;
+                        busy.done();
                         return told(id, &channel);
                     }
                     Err(why) => why,
                 },
             };
             busy.sock.borrow_mut().drop_line();
+            busy.done();
             Reply::fail(failed)
         })),
         answer,

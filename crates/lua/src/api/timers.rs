@@ -3,7 +3,7 @@
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{self, ANY};
-use crate::run::{Reply, Run, Step, Told, WaitFor};
+use crate::run::{Run, Step, Told};
 use crate::site::{came_by, Block, Site, Who};
 use crate::vm::{enter, Vm};
 use std::future::{poll_fn, Future};
@@ -11,6 +11,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use weir_core::logger::LogLevel;
+use weir_core::worker::Running;
 use weir_core::Session as _;
 use weir_runtime::{event_loop, timer};
 
@@ -38,18 +39,6 @@ pub(super) const OPS: &[OpRow] =
         }),
     ];
 
-/// Ready once told, or after so many milliseconds.
-pub(super) fn told_within(told: Rc<Told>, ms: u64) -> WaitFor {
-    WaitFor::Future(Box::pin(async move {
-        let mut sleep = pin!(timer::sleep_ms(ms));
-        poll_fn(|cx| match told.poll(cx) {
-            Poll::Ready(reply) => Poll::Ready(reply),
-            Poll::Pending => sleep.as_mut().poll(cx).map(|()| Reply::fail("timeout")),
-        })
-        .await
-    }))
-}
-
 /// Begins a timer of that number.
 fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let main = state.vm.main();
@@ -67,7 +56,10 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let told = Rc::new(Told::default());
     vm.pending_timers.set(vm.pending_timers.get() + 1);
     vm.timers.borrow_mut().push(Rc::clone(&told));
+    // A worker that ends has it come at once, and waits for its end.
+    let running = vm.worker.upgrade().map(Running::new);
     event_loop::spawn(async move {
+        let _running = running;
         let early = {
             let mut sleep = pin!(timer::sleep_ms(ms));
             poll_fn(|cx| match told.poll(cx) {
@@ -104,6 +96,8 @@ async fn run(vm: &Rc<Vm>, number: i32, early: bool, place: &str, begun_by: Begun
         let text = format!(
             "lua failed to run timer with function defined at {place}: {of}{max} lua_max_running_timers are not enough"
         );
+        // Its function goes with it.
+        vm.forget(crate::run::entry::NO_TIMER, i64::from(number));
         return vm.log(LogLevel::Alert, &text);
     }
     vm.running_timers.set(vm.running_timers.get() + 1);

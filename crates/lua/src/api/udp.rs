@@ -10,10 +10,12 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::Poll;
+use weir_http::Request;
 use weir_runtime::net::{SocketOptions, Stream};
 use weir_runtime::timer::LazyTimer;
 use weir_runtime::{clock, paths, timer};
 use weir_tls::Channel;
+use weir_upstream::error_text;
 
 pub(super) const OPS: &[OpRow] = &[
     OpRow::any("udp_connect", WAITING, connect),
@@ -83,8 +85,12 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             let mut limit = LazyTimer::new();
             let deadline = clock::mono_ms() + timeout;
             let mut text = Vec::new();
+            let failure = |e: io::Error| {
+                // And the line of the log.
+                format!("{}\nrecv() failed {}", socket::words_of(&e), error_text(&e))
+            };
             let done = poll_fn(|cx| match channel.socket().poll_datagram(cx, &mut text, room) {
-                Poll::Ready(done) => Poll::Ready(done.map_err(|e| socket::words_of(&e))),
+                Poll::Ready(done) => Poll::Ready(done.map_err(failure)),
                 Poll::Pending => limit.poll_until(cx, deadline).map(|()| Err("timeout".to_owned())),
             })
             .await;
@@ -95,6 +101,13 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         })),
         answer,
     )
+}
+
+/// Code has the request's body as a socket.
+struct Socket;
+
+pub(super) fn is_socket(r: &Request) -> bool {
+    r.has_ctx::<Socket>()
 }
 
 /// Whether there is a body that nobody has read.
@@ -115,6 +128,7 @@ fn body_begin(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     if r.body.is_chunked() {
         return answer.fail("chunked request bodies not supported yet");
     }
+    r.set_ctx(Socket);
     answer.number(f64::from(r.conn().stream.fd()))
 }
 

@@ -11,8 +11,10 @@ local delete, incr, push_value, pop_value = native "dict_delete", native "dict_i
 local llen, ttl, expire = native "dict_llen", native "dict_ttl", native "dict_expire"
 local flush_all, flush_expired, keys, space = native "dict_flush_all", native "dict_flush_expired", native "dict_keys", native "dict_space"
 
+-- Code that replaces a method finds it in the metatable.
 local Dict = {}
-local meta = { __index = Dict }
+Dict.__index = Dict
+local meta = Dict
 
 local function number_of(dict)
     local n = type(dict) == "table" and dict[1]
@@ -96,7 +98,7 @@ local function store(n, mode, key, value, exptime, flags)
             set_flags(0, nil, nil, flags)
         end
     end
-    return set(bor(n, lshift(mode, 8), lshift(as, 12)), key, text, number, exptime)
+    return set(bor(n, lshift(mode, 16), lshift(as, 20)), key, text, number, exptime)
 end
 
 function Dict.set(dict, key, value, exptime, flags)
@@ -162,7 +164,7 @@ function Dict.incr(dict, key, by, init, init_ttl)
         init_ttl = ttl
     end
     if init then
-        return incr(n + 256, key, init_ttl, by, init)
+        return incr(n + 65536, key, init_ttl, by, init)
     end
     return incr(n, key, nil, by)
 end
@@ -175,9 +177,9 @@ local function push(n, left, key, value)
     end
     local kind = type(value)
     if kind == "number" then
-        return push_value(bor(n, lshift(left, 8), lshift(1, 12)), key, nil, value)
+        return push_value(bor(n, lshift(left, 16), lshift(1, 20)), key, nil, value)
     elseif kind == "string" then
-        return push_value(bor(n, lshift(left, 8)), key, value)
+        return push_value(bor(n, lshift(left, 16)), key, value)
     end
     return nil, "bad value type"
 end
@@ -196,7 +198,7 @@ local function pop(n, left, key)
     if not key then
         return nil, e
     end
-    return pop_value(bor(n, lshift(left, 8)), key)
+    return pop_value(bor(n, lshift(left, 16)), key)
 end
 
 function Dict.lpop(dict, key)

@@ -104,9 +104,6 @@ function ngx.resp.add_header(name, value)
         error("bad argument #1 to 'add_header' (string expected, got " .. (name == nil and "nil" or kind) .. ")", 2)
     end
     if type(value) == "table" then
-        if #value == 0 then
-            error("bad 'value' argument: got empty table", 2)
-        end
         for at = 1, #value do
             check(raw(OP_SET, 2, tostring(name), tostring(value[at])))
         end

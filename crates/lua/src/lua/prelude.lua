@@ -557,6 +557,9 @@ local function enter(what, x, y, co, e)
         run.alive = run.alive + 1
         step(run, run.on_abort)
         return go_on(run)
+    elseif what == 9 then
+        timers[x] = nil
+        return 0
     elseif what == 6 then
         return load_pieces()
     end

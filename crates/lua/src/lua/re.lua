@@ -20,8 +20,9 @@ for letter in ("adDijJmosuUx"):gmatch "." do
     KNOWN[letter] = true
 end
 
--- By options, then by patterns.
-local kept = {}
+-- By options, then by patterns. (There are not many options that differ, but any number of ways to write them.)
+local KEPT_MAX = 256
+local kept, kept_n = {}, 0
 
 local function compile(regex, options)
     local of = kept[options]
@@ -38,7 +39,10 @@ local function compile(regex, options)
             end
         end
         of = {}
-        kept[options] = of
+        if kept_n < KEPT_MAX then
+            kept_n = kept_n + 1
+            kept[options] = of
+        end
     end
     if C(OP_COMPILE, 0, regex, #regex, options, #options, 0, 0) ~= 5 then
         return nil, ffi_string(out.p, out.n)
@@ -46,7 +50,7 @@ local function compile(regex, options)
     local t, n = weir.list()
     local compiled = {
         id = t[1], groups = t[2], kept = t[3], dups = find(options, "[DJ]") and true or false,
-        dfa = find(options, "d", 1, true) and true or false,
+        dfa = find(options, "d", 1, true) and true or false, regex = regex, options = options,
     }
     if n > 3 then
         compiled.names = { unpack(t, 4, n) }
@@ -63,6 +67,24 @@ local function done(compiled)
     if not compiled.kept then
         C(OP_FREE, compiled.id, "", 0, "", 0, 0, 0)
     end
+end
+
+-- Matches an expression that others may have been compiled behind: if it was let go of, it is compiled again.
+local function go_on(compiled, subject, pos)
+    local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, pos, 0)
+    if code == 4 then
+        local regex, options = compiled.regex, compiled.options
+        if C(OP_COMPILE, 0, regex, #regex, options, #options, 0, 0) ~= 5 then
+            return -1
+        end
+        compiled.id = weir.list()[1]
+        code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, pos, 0)
+    end
+    return code
+end
+
+local function why_not()
+    return "pcre_exec() failed: " .. ffi_string(out.p, out.n)
 end
 
 local function collect(compiled, subject, res)
@@ -129,9 +151,10 @@ function re.match(subject, regex, options, ctx, res)
     end
     local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, position(ctx), 0)
     if code ~= 2 then
+        local why = code == -1 and why_not() or nil
         done(compiled)
-        if code == -1 then
-            return nil, "pcre_exec() failed: " .. ffi_string(out.p, out.n)
+        if why then
+            return nil, why
         end
         return nil
     end
@@ -151,9 +174,10 @@ function re.find(subject, regex, options, ctx, nth)
     end
     local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, position(ctx), 0)
     if code ~= 2 then
+        local why = code == -1 and why_not() or nil
         done(compiled)
-        if code == -1 then
-            return nil, nil, "pcre_exec() failed: " .. ffi_string(out.p, out.n)
+        if why then
+            return nil, nil, why
         end
         return nil
     end
@@ -186,12 +210,13 @@ local function iterate(self)
         return nil
     end
     local subject = self.subject
-    local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, pos, 0)
+    local code = go_on(compiled, subject, pos)
     if code ~= 2 then
+        local why = code == -1 and why_not() or nil
         done(compiled)
         self.compiled = nil
-        if code == -1 then
-            return nil, "pcre_exec() failed: " .. ffi_string(out.p, out.n)
+        if why then
+            return nil, why
         end
         return nil
     end
@@ -221,8 +246,9 @@ function re.gmatch(subject, regex, options)
     return setmetatable({ compiled = compiled, subject = subject, pos = 0 }, iterator)
 end
 
--- A template as texts and numbers of groups.
-local templates = {}
+-- A template as texts and numbers of groups. Those that code makes anew each time do not stay.
+local TEMPLATES_MAX = 1024
+local templates, templates_n = {}, 0
 
 local function template_of(replace)
     local parts = templates[replace]
@@ -273,7 +299,10 @@ local function template_of(replace)
     if at <= #replace then
         parts[n + 1] = sub(replace, at)
     end
-    templates[replace] = parts
+    if templates_n == TEMPLATES_MAX then
+        templates, templates_n = {}, 0
+    end
+    templates[replace], templates_n = parts, templates_n + 1
     return parts
 end
 
@@ -305,12 +334,12 @@ local function substitute(subject, regex, replace, options, global)
     local result, n, count, pos, copied = {}, 0, 0, 0, 0
     local length = #subject
     while true do
-        local code = C(OP_EXEC, compiled.id, subject, length, "", 0, pos, 0)
+        local code = go_on(compiled, subject, pos)
         if code ~= 2 then
             if code == -1 then
-                local why = ffi_string(out.p, out.n)
+                local why = why_not()
                 done(compiled)
-                return nil, nil, "pcre_exec() failed: " .. why
+                return nil, nil, why
             end
             break
         end
@@ -444,6 +473,13 @@ package.preload["ngx.re"] = function()
         end
         n = n + 1
         res[n] = sub(subject, from_at + 1)
+        if max <= 0 then
+            -- As Perl does: what is empty at the end is left out.
+            while n > 0 and res[n] == "" do
+                res[n] = nil
+                n = n - 1
+            end
+        end
         if ctx and n then
             ctx.pos = length + 1
         end

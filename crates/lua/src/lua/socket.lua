@@ -5,6 +5,7 @@ local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir
 local ask = weir.ask
 local ffi_string = require("ffi").string
 local error, type, tostring, tonumber, setmetatable, select, floor = error, type, tostring, tonumber, setmetatable, select, math.floor
+local sub, find, gsub, concat = string.sub, string.find, string.gsub, table.concat
 
 local native = weir.native
 local new, open, pooled, write = native("sock_new", 2), native "sock_connect", native "sock_pooled", native("sock_send", 2)
@@ -533,6 +534,11 @@ function Udp.receive(sock, size)
     if text then
         return text
     end
+    local words, line = e:match("^([^\n]*)\n(.*)$")
+    if words then
+        weir.report(4, line)
+        e = words
+    end
     return nil, e
 end
 
@@ -599,10 +605,13 @@ function ngx.req.socket(is_raw)
     check(code)
     local fd = out.x
     local _, _, logs, read_ms = defaults()
-    return setmetatable({ buf = "", logs = logs, ms = read_ms, run = run_id(), id = 0, fd = fd }, body_meta)
+    return setmetatable({ buf = "", at = 1, n = 0, logs = logs, ms = read_ms, run = run_id(), id = 0, fd = fd }, body_meta)
 end
 
--- More of the body in the buffer; or nil and why not.
+-- What has been read of the body is `buf` from `at` on, and `n` further pieces behind it. Each piece is looked
+-- through once, and put together with the others once.
+
+-- A further piece of the body; or nil and why not.
 local function more(sock)
     if sock.over then
         return nil, sock.over
@@ -617,12 +626,42 @@ local function more(sock)
         end
         return nil, e
     end
-    sock.buf = sock.buf .. text
-    return true
+    local n = sock.n + 1
+    sock.n, sock[n] = n, text
+    return text
+end
+
+-- All that is there as one text, which `buf` is then.
+local function whole(sock)
+    local n = sock.n
+    if n > 0 or sock.at > 1 then
+        sock[0] = sub(sock.buf, sock.at)
+        sock.buf, sock.at, sock.n = concat(sock, "", 0, n), 1, 0
+        for at = 0, n do
+            sock[at] = nil
+        end
+    end
+    return sock.buf
+end
+
+-- The same where a part of it may be behind `buf`.
+local function gather(sock)
+    if sock.n > 0 then
+        whole(sock)
+    elseif sock.at > #sock.buf then
+        sock.buf, sock.at = "", 1
+    end
+end
+
+-- The next `n` bytes, without `skipped` more.
+local function take(sock, n, skipped)
+    local from = sock.at
+    sock.at = from + n + (skipped or 0)
+    return sub(sock.buf, from, from + n - 1)
 end
 
 local function rest(sock, e)
-    local partial = sock.buf
+    local partial = whole(sock)
     sock.buf = ""
     return nil, e, partial
 end
@@ -630,28 +669,31 @@ end
 function Body.receive(sock, pattern)
     own(sock, "receive")
     if pattern == nil or pattern == "*l" then
-        while true do
-            local at = sock.buf:find("\n", 1, true)
-            if at then
-                local line = sock.buf:sub(1, at - 1):gsub("\r", "")
-                sock.buf = sock.buf:sub(at + 1)
-                return line
-            end
-            local ok, e = more(sock)
-            if not ok then
+        gather(sock)
+        local from = find(sock.buf, "\n", sock.at, true)
+        local length = #sock.buf - sock.at + 1
+        local before = from and from - sock.at
+        while not before do
+            local text, e = more(sock)
+            if not text then
                 return rest(sock, e)
             end
+            from = find(text, "\n", 1, true)
+            before = from and length + from - 1
+            length = length + #text
         end
+        gather(sock)
+        return (gsub(take(sock, before, 1), "\r", ""))
     elseif pattern == "*a" then
         while true do
-            local ok, e = more(sock)
-            if not ok then
+            local text, e = more(sock)
+            if not text then
+                local partial
+                text, e, partial = rest(sock, e)
                 if e == "closed" then
-                    local text = sock.buf
-                    sock.buf = ""
-                    return text
+                    return partial
                 end
-                return rest(sock, e)
+                return text, e, partial
             end
         end
     end
@@ -659,15 +701,17 @@ function Body.receive(sock, pattern)
     if not n or n < 0 then
         error("bad argument #1 to 'receive' (bad pattern argument" .. (type(pattern) == "string" and ": " .. pattern or "") .. ")", 2)
     end
-    while #sock.buf < n do
-        local ok, e = more(sock)
-        if not ok then
+    gather(sock)
+    local length = #sock.buf - sock.at + 1
+    while length < n do
+        local text, e = more(sock)
+        if not text then
             return rest(sock, e)
         end
+        length = length + #text
     end
-    local text = sock.buf:sub(1, n)
-    sock.buf = sock.buf:sub(n + 1)
-    return text
+    gather(sock)
+    return take(sock, n)
 end
 
 function Body.getfd(sock)
@@ -677,15 +721,15 @@ end
 
 function Body.receiveany(sock, max)
     own(sock, "receiveany")
-    if sock.buf == "" then
-        local ok, e = more(sock)
-        if not ok then
+    gather(sock)
+    if sock.at > #sock.buf then
+        local text, e = more(sock)
+        if not text then
             return nil, e
         end
+        gather(sock)
     end
-    local text = sock.buf:sub(1, max)
-    sock.buf = sock.buf:sub(max + 1)
-    return text
+    return take(sock, math.min(max, #sock.buf - sock.at + 1))
 end
 
 -- How much of the end of a text may be the pattern's beginning.
@@ -703,27 +747,35 @@ function Body.receiveuntil(sock, pattern, options)
     local inclusive = type(options) == "table" and options.inclusive
     local over = false
     return function(size)
+        own(sock, "receiveuntil")
         if over then
             over = false
             return nil, nil, nil
         end
         size = size and tonumber(size) or 0
+        gather(sock)
+        -- What is looked through is new, behind as much of the text before it as a pattern may begin in.
+        local window, length = sub(sock.buf, sock.at), #sock.buf - sock.at + 1
         while true do
-            local at = sock.buf:find(pattern, 1, true)
-            if at and (size <= 0 or at - 1 <= size) then
-                local text = sock.buf:sub(1, inclusive and at - 1 + #pattern or at - 1)
-                sock.buf = sock.buf:sub(at + #pattern)
+            local at = find(window, pattern, 1, true)
+            local before = at and length - #window + at - 1
+            if before and (size <= 0 or before <= size) then
+                gather(sock)
                 over = size > 0
-                return text
-            elseif size > 0 and #sock.buf - begun(sock.buf, pattern) >= size then
-                local text = sock.buf:sub(1, size)
-                sock.buf = sock.buf:sub(size + 1)
-                return text
+                if inclusive then
+                    return take(sock, before + #pattern)
+                end
+                return take(sock, before, #pattern)
+            elseif size > 0 and (before or length - begun(window, pattern) >= size) then
+                gather(sock)
+                return take(sock, size)
             end
-            local ok, e = more(sock)
-            if not ok then
+            local text, e = more(sock)
+            if not text then
                 return rest(sock, e)
             end
+            length = length + #text
+            window = (#pattern > 1 and sub(window, 1 - #pattern) or "") .. text
         end
     end
 end

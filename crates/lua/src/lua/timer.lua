@@ -10,7 +10,6 @@ local error, type, tostring, setmetatable, getmetatable, select = error, type, t
 local tonumber, unpack = tonumber, unpack
 
 local OP_TIMER, OP_COUNT, OP_ENDING, OP_PATHS = op "timer", op "timer_count", op "is_ending", op "paths"
-local OP_TOLD, OP_TELL = op "told", op "tell"
 
 local timer = {}
 ngx.timer = timer
@@ -95,79 +94,61 @@ end
 package.preload["ngx.semaphore"] = function()
     local M = { version = "0.1", _VERSION = "0.1" }
     local meta = { __index = M }
+    local native = weir.native
+    local new, wait, post, count, free = native "sem_new", native "sem_wait", native "sem_post", native "sem_count", native "sem_free"
+
+    -- What is collected is noted, and let go of when a further one is made: the collector works in the middle of
+    -- everything.
+    ffi.cdef "struct weir_semaphore { double id; };"
+    local handle_type = ffi.typeof("struct weir_semaphore")
+    local dead, dead_n = {}, 0
+
+    local function collected(handle)
+        dead_n = dead_n + 1
+        dead[dead_n] = handle.id
+    end
+
+    local function id_of(sem)
+        if type(sem) ~= "table" or getmetatable(sem) ~= meta then
+            error("not a semaphore", 3)
+        end
+        return sem.id
+    end
 
     function M.new(n)
         n = tonumber(n) or 0
         if n < 0 then
             error("no negative number", 2)
         end
-        return setmetatable({ resources = n, waiters = {}, head = 1, tail = 0 }, meta)
+        while dead_n > 0 do
+            local id = dead[dead_n]
+            dead_n = dead_n - 1
+            free(id)
+        end
+        local id = new(0, nil, nil, n)
+        return setmetatable({ id = id, sem = ffi.gc(handle_type(id), collected) }, meta)
     end
 
     function M.wait(sem, timeout)
-        if type(sem) ~= "table" or getmetatable(sem) ~= meta then
-            error("not a semaphore", 2)
-        end
+        local id = id_of(sem)
         timeout = tonumber(timeout) or 0
         if timeout < 0 then
             error("no negative number", 2)
         end
-        local code
-        if sem.resources > 0 and sem.head > sem.tail then
-            check(raw(op "threads"))
-            sem.resources = sem.resources - 1
-            return true
-        end
-        if timeout == 0 then
-            check(raw(op "threads"))
-            return nil, "timeout"
-        end
-        check(raw(OP_TOLD, 0, nil, nil, timeout))
-        local id = out.x
-        sem.tail = sem.tail + 1
-        local place = sem.tail
-        sem.waiters[place] = id
-        local ok, e = weir.await(id)
-        if sem.waiters[place] == id then
-            sem.waiters[place] = nil
-            while sem.head <= sem.tail and sem.waiters[sem.head] == nil do
-                sem.head = sem.head + 1
-            end
-        end
-        if not ok then
-            return nil, e
-        end
-        return true
+        return wait(id, nil, nil, timeout)
     end
 
     function M.post(sem, n)
-        if type(sem) ~= "table" or getmetatable(sem) ~= meta then
-            error("not a semaphore", 2)
-        end
+        local id = id_of(sem)
         n = tonumber(n) or 1
         if n < 1 then
             error("positive number expected", 2)
         end
-        sem.resources = sem.resources + n
-        while sem.resources > 0 and sem.head <= sem.tail do
-            local id = sem.waiters[sem.head]
-            sem.waiters[sem.head] = nil
-            sem.head = sem.head + 1
-            if id and C(OP_TELL, id, "", 0, "", 0, 0, 0) == 1 then
-                sem.resources = sem.resources - 1
-            end
-        end
-        return true
+        return post(id, nil, nil, n)
     end
 
     function M.count(sem)
-        local waiting = 0
-        for at = sem.head, sem.tail do
-            if sem.waiters[at] then
-                waiting = waiting + 1
-            end
-        end
-        return sem.resources - waiting
+        return (count(id_of(sem)))
     end
 
     return M
