@@ -249,3 +249,27 @@ fn code_is_an_argument_or_in_a_file() {
     assert_eq!(server.get("/by-argument").text(), "beguntoo\n");
     server.expect_error("phases: server rewrite access precontent header body body");
 }
+
+/// What `init_by_lua` has to say against a configuration is heard: nobody starts with it, and who serves goes on.
+#[test]
+fn init_code_that_fails_refuses_the_configuration() {
+    let conf = |code: &str, text: &str| {
+        format!(
+            "events {{}} error_log %%DIR%%/error.log notice; http {{ init_by_lua_block {{ {code} }}
+            server {{ listen 127.0.0.1:%%PORT_0%%; access_by_lua_block {{ if not ready then ngx.exit(403) end }}
+            location / {{ return 200 {text}; }} }} }}"
+        )
+    };
+    let said = run_cli(&["-t"], &conf("error('boom')", "ok"));
+    assert_eq!(said.code, 1);
+    assert!(said.stderr.contains("init_by_lua error: init_by_lua("), "{}", said.stderr);
+    assert!(said.stderr.contains("boom\nstack traceback:"), "{}", said.stderr);
+    let mut server = Setup::new(&conf("ready = true", "one")).start();
+    assert_eq!(server.get("/").text(), "one");
+    server.replace_conf(&conf("error('boom')", "two"));
+    server.signal(weir_tests::Signal::Hup);
+    server.expect_error("init_by_lua error: ");
+    assert_eq!(server.get("/").text(), "one");
+    let peer = server.on(0);
+    server.reload(&conf("ready = true", "three"), || peer.get("/").text() == "three");
+}

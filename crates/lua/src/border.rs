@@ -825,7 +825,7 @@ impl Engine {
             return;
         }
         if is_well {
-            self.make_room();
+            self.make_room(false);
         }
         RUNS.with(|runs| runs.store(ptr::null_mut(), Ordering::Release));
         self.seat.end();
@@ -839,7 +839,7 @@ impl Engine {
     pub(crate) fn recover(&self) {
         self.let_go();
         if !Engine::runs_here() {
-            self.make_room();
+            self.make_room(true);
         }
     }
 
@@ -1145,7 +1145,7 @@ impl Engine {
         let _ = self.enter(host, what, id, id);
         memory.set_max(before);
         if !Engine::runs_here() {
-            self.make_room();
+            self.make_room(false);
         }
     }
 
@@ -1161,14 +1161,14 @@ impl Engine {
 
     /// LuaJIT fails where memory is refused, however much of it is garbage, and by itself collects that only when
     /// there is twice as much as was left the last time. Where that may be more than there is, it is helped.
-    fn make_room(&self) {
+    fn make_room(&self, has_failed: bool) {
         // SAFETY: cells are read and written; no operation is at work.
         let memory = unsafe { &(*self.shared).memory };
         let max = memory.max();
         if max == usize::MAX {
             return;
         }
-        let how = match memory.take_refused() {
+        let how = match memory.take_refused() || has_failed && memory.used() > max / 2 {
             true => lua::LUA_GCCOLLECT,
             false if memory.used() > max / 2 => lua::LUA_GCSTEP,
             false => return,

@@ -32,3 +32,4 @@ pub use rows::dicts;
 pub use rows::{FIRST, LAST, MODULE};
 pub use ssl::MODULE as SSL;
 pub use stream::rows::{MODULE as STREAM, POSTPONED as STREAM_POSTPONED};
+pub use vm::attempt_init;

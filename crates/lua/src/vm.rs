@@ -34,6 +34,10 @@ pub(crate) struct Vm {
     begun_ms: u64,
     /// Runs and requests that are over, which Lua has not been told of.
     over: RefCell<Vec<(i32, i64)>>,
+    /// Its `init_by_lua` has failed: no code runs in it.
+    has_failed: Cell<bool>,
+    /// Where only that is looked at: what it has failed by.
+    pub attempt: RefCell<Option<Vec<u8>>>,
     /// What code posts to and waits for.
     pub semaphores: Semaphores,
     /// Runs that have made sockets.
@@ -75,7 +79,7 @@ impl Vm {
             spent => spent,
         };
         let vms = worker.local::<Vms>();
-        let fresh = Vm::new(worker, gen, block);
+        let fresh = Vm::new(Rc::downgrade(worker), gen, block);
         vms.0.borrow_mut().push(Rc::clone(&fresh));
         if let Some(spent) = &spent {
             spent.give_way(&vms);
@@ -138,7 +142,7 @@ impl Vm {
 
     /// One that goes with what it was made for.
     fn own(worker: &Rc<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
-        let fresh = Vm::new(worker, gen, block);
+        let fresh = Vm::new(Rc::downgrade(worker), gen, block);
         let vms = worker.local::<Vms>();
         let mut own = vms.1.borrow_mut();
         own.retain(|vm| vm.strong_count() > 0);
@@ -146,16 +150,18 @@ impl Vm {
         fresh
     }
 
-    fn new(worker: &Rc<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
+    fn new(worker: Weak<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
         let confs = main_of(gen, block).map(|main| main.dicts.as_slice()).unwrap_or_default();
         Rc::new(Vm {
             engine: OnceCell::new(),
-            worker: Rc::downgrade(worker),
+            worker,
             gen: Arc::clone(gen),
             block,
             numbers: Cell::new(0),
             begun_ms: clock::mono_ms(),
             over: RefCell::default(),
+            has_failed: Cell::new(false),
+            attempt: RefCell::default(),
             semaphores: Semaphores::default(),
             with_socks: RefCell::default(),
             dicts: dicts_of(confs),
@@ -242,6 +248,21 @@ impl Vm {
         let init = self.main().and_then(|main| main.init);
         if let (Step::Ended, Some(init)) = (done, init) {
             run.begin(Who::Nobody, init);
+            self.has_failed.set(matches!(run.outcome, Outcome::Failed));
+        }
+    }
+
+    /// Begins a state that nobody is served by, as a worker would; what its `init_by_lua` has failed by.
+    fn attempt(gen: &Arc<Generation>, block: Block) -> Result<(), Vec<u8>> {
+        if main_of(gen, block).is_none_or(|main| main.init.is_none()) {
+            return Ok(());
+        }
+        let vm = Vm::new(Weak::new(), gen, block);
+        vm.attempt.replace(Some(Vec::new()));
+        vm.begin();
+        match vm.has_failed.get() {
+            true => Err(vm.attempt.take().unwrap_or_default()),
+            false => Ok(()),
         }
     }
 
@@ -257,6 +278,21 @@ pub(crate) fn main_of(gen: &Generation, block: Block) -> Option<&LuaMain> {
         Block::Http => gen.part::<HttpConf>()?.main.get::<LuaMain>(),
         Block::Stream => gen.part::<StreamConf>()?.main.get::<LuaMain>(),
     })
+}
+
+/// Runs what is to be run before workers begin, by whoever is to serve by that configuration or looks whether it could
+/// be. Each worker runs it once more, in its own state.
+///
+/// # Errors
+///
+/// What it has failed by: the configuration is not served by.
+pub fn attempt_init(gen: &Arc<Generation>) -> Result<(), String> {
+    for block in [Block::Http, Block::Stream] {
+        Vm::attempt(gen, block).map_err(|text| {
+            format!("init_by_lua error: {}", String::from_utf8_lossy(&text).trim_end())
+        })?;
+    }
+    Ok(())
 }
 
 fn dicts_of(confs: &[DictConf]) -> Vec<Arc<Dict>> {
@@ -307,6 +343,9 @@ pub(crate) fn enter(mut who: Who<'_>, run: &mut Run, what: i32, x: f64) -> Step 
 pub(crate) fn begin(mut who: Who<'_>, run: &mut Run, code: u32) -> Step {
     let vm = Rc::clone(&run.vm);
     let Some(engine) = vm.engine.get() else { return failed(who, run, "there is no Lua state") };
+    if vm.has_failed.get() {
+        return failed(who, run, "init_by_lua has failed");
+    }
     tell_over(&vm, engine, run);
     let mut place = kept::CODES + code as usize;
     if engine.kept(place) == 0 {
@@ -405,7 +444,10 @@ fn settle(mut who: Who<'_>, run: &mut Run, engine: &Engine, went: Result<Went, F
             let told = engine.tell_aborted(&mut state, &thread);
             engine.release(thread);
             match told {
-                Ok(()) => Step::Ended,
+                Ok(()) => {
+                    engine.recover();
+                    Step::Ended
+                }
                 Err(e) => failed_with(who, run, engine, &e),
             }
         }

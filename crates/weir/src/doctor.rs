@@ -134,7 +134,7 @@ fn told(pid_file: &Path) -> Result<Told, String> {
 /// Whether it would be served at all.
 fn of_configuration(paths: &Paths) -> Judgement {
     let name = paths.conf_name();
-    let finding = match load::load(paths, Mode::Test) {
+    let finding = match load::look(paths, Mode::Test) {
         Ok(loaded) if loaded.warnings.is_empty() => Finding::ok(name, ""),
         Ok(loaded) => {
             let count = loaded.warnings.len();

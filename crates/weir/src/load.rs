@@ -91,8 +91,22 @@ pub fn row_table() -> RowTable {
     RowTable::new(&lists, MISSING)
 }
 
-/// Reads the configuration from disk and builds a generation.
+/// Reads the configuration from disk and builds a generation. Code that is to run before it is served by runs.
 pub fn load(paths: &Paths, mode: Mode) -> Result<Loaded, Refused> {
+    let loaded = look(paths, mode)?;
+    match weir_lua::attempt_init(&loaded.generation) {
+        Ok(()) => Ok(loaded),
+        Err(why) => {
+            let refused = refused(&[Diagnostic::emerg(why)], &loaded.sources);
+            drop(loaded);
+            logger::close_unused();
+            Err(refused)
+        }
+    }
+}
+
+/// The same, and nothing runs.
+pub fn look(paths: &Paths, mode: Mode) -> Result<Loaded, Refused> {
     load_from(paths, mode, &Disk)
 }
 

@@ -144,6 +144,11 @@ fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
 /// A message, and lines of this side's own making behind it.
 fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     let level = level_of(args.i);
+    if let (Some(text), LogLevel::Error) = (state.vm.attempt.borrow_mut().as_mut(), level) {
+        let what = args.a.strip_prefix(b"failed to run init_by_lua*: ").unwrap_or(args.a);
+        text.extend_from_slice(&[what, b"\n", args.b, b"\n"].concat());
+        return code::TRUE;
+    }
     match args.b {
         b"" => write(state, level, args.a),
         lines => write_lines(state, level, args.a, lines),

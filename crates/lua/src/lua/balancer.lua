@@ -2,6 +2,7 @@
 
 local weir = ...
 local raw, finish, op = weir.raw, weir.finish, weir.op
+local ask = weir.ask
 local error, type, tonumber, tostring = error, type, tonumber, tostring
 
 local set_peer = weir.native "balancer_peer"
@@ -36,11 +37,11 @@ function balancer.enable_keepalive(seconds, requests)
     elseif requests < 0 then
         error("bad argument #2 to 'enable_keepalive' (expected >= 0)", 2)
     end
-    return finish(raw(OP_KEEP, 0, nil, nil, seconds * 1000, requests))
+    return ask(OP_KEEP, 0, nil, nil, seconds * 1000, requests)
 end
 
 function balancer.set_more_tries(count)
-    local ok, e = finish(raw(OP_TRIES, 0, nil, nil, tonumber(count) or 0))
+    local ok, e = ask(OP_TRIES, 0, nil, nil, tonumber(count) or 0)
     if ok == false then
         return true, "reduced tries due to limit"
     end
@@ -62,7 +63,7 @@ function balancer.set_timeouts(connect, send, read)
             if type(seconds) ~= "number" or seconds <= 0 then
                 error("bad " .. pair[1] .. " timeout", 2)
             end
-            local ok, e = finish(raw(OP_WAITS, at - 1, nil, nil, seconds * 1000))
+            local ok, e = ask(OP_WAITS, at - 1, nil, nil, seconds * 1000)
             if not ok then
                 return false, e
             end
@@ -75,15 +76,15 @@ function balancer.bind_to_local_addr(address)
     if type(address) ~= "string" then
         error("bad argument #1 to 'bind_to_local_addr' (string expected, got " .. type(address) .. ")", 2)
     end
-    return finish(raw(OP_BIND, 0, address))
+    return ask(OP_BIND, 0, address)
 end
 
 function balancer.recreate_request()
-    return finish(raw(OP_REWRITE))
+    return ask(OP_REWRITE)
 end
 
 function balancer.set_upstream_tls(on)
-    return finish(raw(OP_TLS, (on == 0 or on == false) and 0 or 1))
+    return ask(OP_TLS, (on == 0 or on == false) and 0 or 1)
 end
 
 -- In stream connections are for no name, and are not kept.

@@ -2,6 +2,7 @@
 
 local weir = ...
 local raw, finish, op, check, C, out = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out
+local ask = weir.ask
 local ffi_string = require("ffi").string
 local error, type, tostring, setmetatable, rawset, tonumber = error, type, tostring, setmetatable, rawset, tonumber
 local floor = math.floor
@@ -204,15 +205,15 @@ function ngx.update_time()
 end
 
 function ngx.today()
-    return finish(raw(OP_DATE, 0))
+    return ask(OP_DATE, 0)
 end
 
 function ngx.localtime()
-    return finish(raw(OP_DATE, 1))
+    return ask(OP_DATE, 1)
 end
 
 function ngx.utctime()
-    return finish(raw(OP_DATE, 2))
+    return ask(OP_DATE, 2)
 end
 
 local function seconds(name, value)
@@ -227,21 +228,21 @@ function ngx.cookie_time(time)
     if type(time) ~= "number" then
         error("number argument only", 2)
     end
-    return finish(raw(OP_COOKIE_TIME, 0, nil, nil, time))
+    return ask(OP_COOKIE_TIME, 0, nil, nil, time)
 end
 
 function ngx.http_time(time)
     if type(time) ~= "number" then
         error("number argument only", 2)
     end
-    return finish(raw(OP_HTTP_TIME, 0, nil, nil, time))
+    return ask(OP_HTTP_TIME, 0, nil, nil, time)
 end
 
 function ngx.parse_http_time(text)
     if type(text) ~= "string" then
         error("string argument only", 2)
     end
-    return finish(raw(OP_PARSE_TIME, 0, text))
+    return ask(OP_PARSE_TIME, 0, text)
 end
 
 function ngx.sleep(...)

@@ -2,6 +2,7 @@
 
 local weir = ...
 local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
+local ask = weir.ask
 local error, type, tostring, pairs, tonumber = error, type, tostring, pairs, tonumber
 local concat, native = table.concat, weir.native
 
@@ -57,7 +58,7 @@ ngx.quote_sql_str = of_text "quote_sql_str"
 local OP_HMAC = op "hmac_sha1"
 function ngx.hmac_sha1(key, text)
     key, text = string_of(key, "hmac_sha1"), string_of(text, "hmac_sha1", 2)
-    return finish(raw(OP_HMAC, 0, key, text))
+    return ask(OP_HMAC, 0, key, text)
 end
 
 local OP_ENCODE_64, OP_DECODE_64 = op "encode_base64", op "decode_base64"

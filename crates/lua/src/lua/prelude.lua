@@ -56,6 +56,17 @@ function weir.texts(name, ending, other)
     return make(op_of(name), ending, other)
 end
 
+-- The same for an operation by its number, for who calls it by a tail call.
+local by_number = {}
+function weir.ask(op, i, a, b, x, y)
+    local f = by_number[op]
+    if not f then
+        f = make(op, 1)
+        by_number[op] = f
+    end
+    return f(i, a, b, x, y)
+end
+
 local function raw(op, i, a, b, x, y)
     a, b = a or "", b or ""
     return C(op, i or 0, a, #a, b, #b, x or 0, y or 0)

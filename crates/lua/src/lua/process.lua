@@ -2,6 +2,7 @@
 
 local weir = ...
 local raw, finish, op, check = weir.raw, weir.finish, weir.op, weir.check
+local ask = weir.ask
 local error, type = error, type
 local OP_TYPE, OP_MASTER, OP_QUIT, OP_EXPIRE = op "process_type", op "process_master", op "process_quit", op "process_expire"
 
@@ -11,11 +12,11 @@ package.preload["ngx.process"] = function()
 end
 
 function process.type()
-    return finish(raw(OP_TYPE))
+    return ask(OP_TYPE)
 end
 
 function process.get_master_pid()
-    return finish(raw(OP_MASTER))
+    return ask(OP_MASTER)
 end
 
 function process.signal_graceful_exit()

@@ -2,6 +2,7 @@
 
 local weir = ...
 local raw, finish, op, out = weir.raw, weir.finish, weir.op, weir.out
+local ask = weir.ask
 local ffi_string = require("ffi").string
 local error, type = error, type
 
@@ -29,7 +30,7 @@ package.preload["ngx.proxyssl"] = function()
     local names = { [0x0303] = "TLSv1.2", [0x0304] = "TLSv1.3" }
 
     function proxyssl.get_tls1_version()
-        return finish(raw(OP_VERSION))
+        return ask(OP_VERSION)
     end
 
     function proxyssl.get_tls1_version_str()
@@ -45,17 +46,17 @@ package.preload["ngx.ssl.proxysslcert"] = function()
 
     function cert.clear_certs()
         allowed "proxy_ssl_cert"
-        return finish(raw(OP_CERT, 0))
+        return ask(OP_CERT, 0)
     end
 
     function cert.set_der_cert(der)
         allowed "proxy_ssl_cert"
-        return finish(raw(OP_CERT, 1, text(der)))
+        return ask(OP_CERT, 1, text(der))
     end
 
     function cert.set_der_priv_key(der)
         allowed "proxy_ssl_cert"
-        return finish(raw(OP_CERT, 2, text(der)))
+        return ask(OP_CERT, 2, text(der))
     end
 
     function cert.set_cert(made)
@@ -64,7 +65,7 @@ package.preload["ngx.ssl.proxysslcert"] = function()
         if not der then
             return nil, "invalid certificate chain"
         end
-        return finish(raw(OP_CERT, 1, der))
+        return ask(OP_CERT, 1, der)
     end
 
     function cert.set_priv_key(made)
@@ -73,7 +74,7 @@ package.preload["ngx.ssl.proxysslcert"] = function()
         if not der then
             return nil, "invalid private key"
         end
-        return finish(raw(OP_CERT, 2, der))
+        return ask(OP_CERT, 2, der)
     end
 
     return cert
@@ -84,12 +85,12 @@ package.preload["ngx.ssl.proxysslverify"] = function()
 
     function verify.get_verify_result()
         allowed "proxy_ssl_verify"
-        return finish(raw(OP_VERIFY, 0))
+        return ask(OP_VERIFY, 0)
     end
 
     function verify.set_verify_result(number)
         allowed "proxy_ssl_verify"
-        return finish(raw(OP_VERIFY, 1, nil, nil, number))
+        return ask(OP_VERIFY, 1, nil, nil, number)
     end
 
     function verify.get_verify_cert()

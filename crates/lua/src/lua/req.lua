@@ -2,6 +2,7 @@
 
 local weir = ...
 local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
+local ask = weir.ask
 local ffi_string = require("ffi").string
 local error, type, tostring, setmetatable, tonumber = error, type, tostring, setmetatable, tonumber
 
@@ -13,7 +14,7 @@ local headers, uri_args, post_args = native("headers_in", 2), native("uri_args",
 local OP_METHOD, OP_SET_METHOD, OP_VERSION = op "method", op "set_method", op "http_version"
 local OP_SET_HEADER, OP_RAW_HEADER = op "set_header_in", op "raw_header"
 local OP_SET_ARGS, OP_SET_URI = op "set_uri_args", op "set_uri"
-local OP_READ, OP_DISCARD, OP_BODY, OP_BODY_FILE = op "read_body", op "discard_body", op "body_data", op "body_file"
+local OP_DISCARD, OP_BODY, OP_BODY_FILE = op "discard_body", op "body_data", op "body_file"
 local OP_SET_BODY, OP_SET_BODY_FILE = op "set_body_data", op "set_body_file"
 local OP_INIT_BODY, OP_APPEND_BODY, OP_FINISH_BODY = op "init_body", op "append_body", op "finish_body"
 local OP_IS_INTERNAL, OP_START_TIME = op "is_internal", op "start_time"
@@ -31,19 +32,19 @@ function req.set_method(method)
 end
 
 function req.http_version()
-    return finish(raw(OP_VERSION))
+    return ask(OP_VERSION)
 end
 
 function req.start_time()
-    return finish(raw(OP_START_TIME))
+    return ask(OP_START_TIME)
 end
 
 function req.is_internal()
-    return finish(raw(OP_IS_INTERNAL))
+    return ask(OP_IS_INTERNAL)
 end
 
 function req.raw_header(no_line)
-    return finish(raw(OP_RAW_HEADER, no_line and 1 or 0))
+    return ask(OP_RAW_HEADER, no_line and 1 or 0)
 end
 
 local function count(max, name)
@@ -189,14 +190,12 @@ function req.set_uri(uri, jump, binary)
     end
 end
 
+local read_body, exit = native("read_body", 2), native "exit"
+
 function req.read_body()
-    local code = check(raw(OP_READ))
-    if code == 100 then
-        local ok = weir.await(out.x)
-        if ok ~= true then
-            C(weir.op "exit", ok, "", 0, "", 0, 1, 0)
-            weir.leave()
-        end
+    local status = read_body()
+    if type(status) == "number" then
+        exit(status, nil, nil, 1)
     end
 end
 
@@ -205,11 +204,11 @@ function req.discard_body()
 end
 
 function req.get_body_data(max)
-    return finish(raw(OP_BODY, max or 0))
+    return ask(OP_BODY, max or 0)
 end
 
 function req.get_body_file()
-    return finish(raw(OP_BODY_FILE))
+    return ask(OP_BODY_FILE)
 end
 
 function req.set_body_data(text)

@@ -2,6 +2,7 @@
 
 local weir = ...
 local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
+local ask = weir.ask
 local ffi_string = require("ffi").string
 local error, type, tostring, tonumber, setmetatable, select, floor = error, type, tostring, tonumber, setmetatable, select, math.floor
 local own, log, Tcp = weir.own_socket, weir.log_of_socket, weir.tcp
@@ -210,7 +211,7 @@ local datagrams_meta = { __index = Datagrams }
 function Datagrams.receive(sock, size)
     own(sock, "receive")
     size = math.min(tonumber(size) or 65536, 65536)
-    return finish(raw(OP_TAKE, 0, nil, nil, size))
+    return ask(OP_TAKE, 0, nil, nil, size)
 end
 
 function Datagrams.send(sock, data)

@@ -2,6 +2,7 @@
 
 local weir = ...
 local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
+local ask = weir.ask
 local ffi_string = require("ffi").string
 local error, type, tostring, tonumber, setmetatable, select, floor = error, type, tostring, tonumber, setmetatable, select, math.floor
 local sub, find, gsub, concat = string.sub, string.find, string.gsub, table.concat
@@ -345,7 +346,7 @@ function Tcp.shutdown(sock, how)
     if not sock.connected then
         return nil, "closed"
     end
-    return finish(raw(OP_SHUTDOWN, id))
+    return ask(OP_SHUTDOWN, id)
 end
 
 function Tcp.settimeout(sock, ms)
@@ -407,7 +408,7 @@ function Tcp.bind(sock, ip)
     if type(ip) ~= "string" then
         error("bad argument #1 to 'bind' (string expected, got " .. (ip == nil and "nil" or type(ip)) .. ")", 2)
     end
-    local ok, e = finish(raw(OP_BIND, id, ip))
+    local ok, e = ask(OP_BIND, id, ip)
     if not ok then
         return nil, e
     end
@@ -417,7 +418,7 @@ end
 
 function Tcp.getfd(sock)
     local id = own(sock, "getfd")
-    return finish(raw(OP_FD, id))
+    return ask(OP_FD, id)
 end
 
 function Tcp.getreusedtimes(sock)
@@ -437,7 +438,7 @@ function Tcp.setoption(sock, option, value)
     if value == nil then
         return nil, "missing the \"value\" argument"
     end
-    local ok, e = finish(raw(OP_OPTION, id, tostring(option), nil, (value == true or value == 1) and 1 or 0))
+    local ok, e = ask(OP_OPTION, id, tostring(option), nil, (value == true or value == 1) and 1 or 0)
     return ok and 1, e
 end
 
@@ -558,7 +559,7 @@ function Udp.bind(sock, ip)
     if type(ip) ~= "string" then
         error("bad argument #1 to 'bind' (string expected, got " .. (ip == nil and "nil" or type(ip)) .. ")", 2)
     end
-    local ok, e = finish(raw(OP_BIND, id, ip))
+    local ok, e = ask(OP_BIND, id, ip)
     if not ok then
         return nil, e
     end

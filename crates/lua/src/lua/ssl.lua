@@ -2,6 +2,7 @@
 
 local weir = ...
 local raw, finish, op, check, out = weir.raw, weir.finish, weir.op, weir.check, weir.out
+local ask = weir.ask
 local ffi = require "ffi"
 local ffi_string = ffi.string
 local error, type, tostring, ipairs, setmetatable = error, type, tostring, ipairs, setmetatable
@@ -51,23 +52,23 @@ local version_names = {
 }
 
 function ssl.clear_certs()
-    return finish(raw(OP_CLEAR))
+    return ask(OP_CLEAR)
 end
 
 function ssl.set_der_cert(der)
-    return finish(raw(OP_CERT, 0, string_of(der, "set_der_cert")))
+    return ask(OP_CERT, 0, string_of(der, "set_der_cert"))
 end
 
 function ssl.set_der_priv_key(der)
-    return finish(raw(OP_KEY, 0, string_of(der, "set_der_priv_key")))
+    return ask(OP_KEY, 0, string_of(der, "set_der_priv_key"))
 end
 
 function ssl.cert_pem_to_der(pem)
-    return finish(raw(OP_PEM, 0, string_of(pem, "cert_pem_to_der")))
+    return ask(OP_PEM, 0, string_of(pem, "cert_pem_to_der"))
 end
 
 function ssl.priv_key_pem_to_der(pem, password)
-    return finish(raw(OP_PEM, 1, string_of(pem, "priv_key_pem_to_der"), password))
+    return ask(OP_PEM, 1, string_of(pem, "priv_key_pem_to_der"), password)
 end
 
 local function parsed(kind, what, text)
@@ -98,7 +99,7 @@ function ssl.set_cert(cert)
     if not der then
         return nil, "invalid certificate chain"
     end
-    return finish(raw(OP_CERT, 0, der))
+    return ask(OP_CERT, 0, der)
 end
 
 function ssl.set_priv_key(key)
@@ -106,20 +107,20 @@ function ssl.set_priv_key(key)
     if not der then
         return nil, "invalid private key"
     end
-    return finish(raw(OP_KEY, 0, der))
+    return ask(OP_KEY, 0, der)
 end
 
 function ssl.verify_client(client_certs, depth, trusted_certs)
     local names, others = text_of("cert", client_certs), text_of("cert", trusted_certs)
-    return finish(raw(OP_VERIFY, 0, names and weir.pack { names }, others and weir.pack { others }, depth or -1))
+    return ask(OP_VERIFY, 0, names and weir.pack { names }, others and weir.pack { others }, depth or -1)
 end
 
 function ssl.server_name()
-    return finish(raw(OP_ABOUT, 0))
+    return ask(OP_ABOUT, 0)
 end
 
 function ssl.server_port()
-    return finish(raw(OP_ABOUT, 1))
+    return ask(OP_ABOUT, 1)
 end
 
 local function address(what)
@@ -140,7 +141,7 @@ function ssl.raw_client_addr()
 end
 
 function ssl.get_tls1_version()
-    return finish(raw(OP_ABOUT, 4))
+    return ask(OP_ABOUT, 4)
 end
 
 function ssl.get_tls1_version_str()
@@ -156,7 +157,7 @@ function ssl.get_tls1_version_str()
 end
 
 function ssl.get_client_random(length)
-    local text, e = finish(raw(OP_ABOUT, 5))
+    local text, e = ask(OP_ABOUT, 5)
     if not text then
         return nil, e
     end
@@ -205,12 +206,12 @@ package.preload["ngx.ssl.clienthello"] = function()
 
     function hello.get_client_hello_server_name()
         allowed()
-        return finish(raw(OP_HELLO, 0))
+        return ask(OP_HELLO, 0)
     end
 
     function hello.get_client_hello_ext(number)
         allowed()
-        return finish(raw(OP_HELLO, 1, nil, nil, number))
+        return ask(OP_HELLO, 1, nil, nil, number)
     end
 
     local function numbers(what)
@@ -254,7 +255,7 @@ package.preload["ngx.ssl.clienthello"] = function()
                 return nil, "invalid protocols failed"
             end
         end
-        return finish(raw(OP_PROTOCOLS, 0, weir.pack(names)))
+        return ask(OP_PROTOCOLS, 0, weir.pack(names))
     end
 
     return hello
@@ -266,13 +267,13 @@ package.preload["ngx.ssl.session"] = function()
     return {
         version = version,
         get_serialized_session = function()
-            return finish(raw(OP_SESSION, 0))
+            return ask(OP_SESSION, 0)
         end,
         get_session_id = function()
-            return finish(raw(OP_SESSION, 1))
+            return ask(OP_SESSION, 1)
         end,
         set_serialized_session = function(text)
-            return finish(raw(OP_SET_SESSION, 0, string_of(text, "set_serialized_session")))
+            return ask(OP_SET_SESSION, 0, string_of(text, "set_serialized_session"))
         end,
     }
 end
@@ -283,7 +284,7 @@ package.preload["ngx.ocsp"] = function()
     local ocsp = { version = version }
 
     function ocsp.get_ocsp_responder_from_der_chain(chain, most)
-        local text, e = finish(raw(OP_OCSP, 0, string_of(chain, "get_ocsp_responder_from_der_chain")))
+        local text, e = ask(OP_OCSP, 0, string_of(chain, "get_ocsp_responder_from_der_chain"))
         if text and most and #text > most then
             return text:sub(1, most), "truncated"
         end
@@ -291,7 +292,7 @@ package.preload["ngx.ocsp"] = function()
     end
 
     function ocsp.create_ocsp_request(chain, most)
-        local text, e = finish(raw(OP_OCSP, 1, string_of(chain, "create_ocsp_request")))
+        local text, e = ask(OP_OCSP, 1, string_of(chain, "create_ocsp_request"))
         if text and #text > (most or 4096) then
             return nil, "output buffer too small: " .. #text .. " > " .. (most or 4096)
         end

@@ -2,6 +2,7 @@
 
 local weir = ...
 local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
+local ask = weir.ask
 local ffi = require "ffi"
 local ffi_string = ffi.string
 pcall(ffi.cdef, "int getpid(void);")
@@ -76,11 +77,11 @@ function timer.every(delay, f, ...)
 end
 
 function timer.pending_count()
-    return finish(raw(OP_COUNT, 0))
+    return ask(OP_COUNT, 0)
 end
 
 function timer.running_count()
-    return finish(raw(OP_COUNT, 1))
+    return ask(OP_COUNT, 1)
 end
 
 local OP_ARG_LAST = op "timer_is_early"
