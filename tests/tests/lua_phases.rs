@@ -264,8 +264,9 @@ fn init_code_that_fails_refuses_the_configuration() {
     assert_eq!(said.code, 1);
     assert!(said.stderr.contains("init_by_lua error: init_by_lua("), "{}", said.stderr);
     assert!(said.stderr.contains("boom\nstack traceback:"), "{}", said.stderr);
-    let mut server = Setup::new(&conf("ready = true", "one")).start();
+    let mut server = Setup::new(&conf("ready = true ngx.log(ngx.NOTICE, 'begins')", "one")).start();
     assert_eq!(server.get("/").text(), "one");
+    assert_eq!(server.error_log().matches("begins").count(), 1, "an attempt says nothing");
     server.replace_conf(&conf("error('boom')", "two"));
     server.signal(weir_tests::Signal::Hup);
     server.expect_error("init_by_lua error: ");

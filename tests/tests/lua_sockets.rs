@@ -167,3 +167,17 @@ fn settings_that_make_no_sense_are_refused() {
         assert!(said.stderr.contains(expected), "{line}: {}", said.stderr);
     }
 }
+
+/// What a request has made for datagrams is no other's, also when that request has ended.
+#[test]
+fn datagrams_are_of_one_request() {
+    let server = Setup::new(
+        r#"events {} error_log %%DIR%%/error.log notice; http { default_type text/plain; init_by_lua_block { kept = {} }
+        server { listen 127.0.0.1:%%PORT_0%%;
+        location /make { content_by_lua_block { kept.sock = ngx.socket.udp() ngx.say("made") } }
+        location /use { content_by_lua_block { ngx.say(select(2, pcall(kept.sock.setpeername, kept.sock, "127.0.0.1", 9))) } } } }"#,
+    )
+    .start();
+    assert_eq!(server.get("/make").text(), "made\n");
+    assert!(server.get("/use").text().ends_with("bad request\n"));
+}

@@ -50,7 +50,7 @@ local function own(sock, what)
         error("bad argument #1 to '" .. what .. "' (table expected, got " .. (sock == nil and "nil" or type(sock)) .. ")", 3)
     end
     if sock.run ~= run_id() then
-        if sock.id == 0 or alive(0, nil, nil, sock.run) then
+        if sock.id == 0 or sock.is_datagrams or alive(0, nil, nil, sock.run) then
             error("bad request", 3)
         end
         -- It was closed with what had made it.
@@ -454,7 +454,7 @@ function socket.udp(...)
         error("expecting zero arguments, but got " .. select("#", ...), 2)
     end
     local id, _, _, logs = new()
-    return setmetatable({ id = id, logs = logs, run = run_id() }, udp_meta)
+    return setmetatable({ id = id, logs = logs, run = run_id(), is_datagrams = true }, udp_meta)
 end
 
 function Udp.setpeername(sock, ...)
