@@ -3,7 +3,7 @@
 use weir_tests::{expect_soon, Server, Setup};
 
 /// A server with these locations; `%%DIR%%` is its directory.
-fn start(block: &str, locations: &str) -> Server {
+pub(crate) fn start(block: &str, locations: &str) -> Server {
     let conf = format!(
         "events {{}} error_log %%DIR%%/error.log info; http {{ default_type text/plain; {block}\n\
          server {{ listen 127.0.0.1:%%PORT_0%%; {locations} }} }}"

@@ -1,16 +1,9 @@
 //! Lua: sockets whose use was broken off, and the client's connection.
 
+use crate::lua_mends::start;
 use std::time::{Duration, Instant};
 use weir_tests::tls::Authority;
-use weir_tests::{Origin, Server, Setup};
-
-fn start(block: &str, locations: &str) -> Server {
-    let conf = format!(
-        "events {{}} error_log %%DIR%%/error.log info; http {{ default_type text/plain; {block}\n\
-         server {{ listen 127.0.0.1:%%PORT_0%%; {locations} }} }}"
-    );
-    Setup::new(&conf).start()
-}
+use weir_tests::{Origin, Setup};
 
 /// What a thread that was killed has left on a connection is nobody else's.
 #[test]

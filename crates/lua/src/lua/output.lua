@@ -9,7 +9,7 @@ local concat, floor = table.concat, math.floor
 local debug_getinfo = debug.getinfo
 
 local native = weir.native
-local flush, eof, send_headers = native "flush", native "eof", native "send_headers"
+local send_headers = native "send_headers"
 local OP_LOG, OP_LOG_ENABLED = op "log", op "log_enabled"
 
 -- An argument's text, appended to parts; tables are arrays of the same.
@@ -75,31 +75,38 @@ local function text_of(name, newline, n, first, ...)
 end
 weir.text_of = text_of
 
-local print_text, say_text
-print_text = weir.texts("print", "", function(n, ...)
-    return text_of("print", false, n, ...)
-end)
-say_text = weir.texts("print", "\n", function(n, ...)
-    return text_of("say", false, n, ...)
-end)
-ngx.print, ngx.say = print_text, say_text
+-- What puts out by these operations: of a request, or of a session of stream.
+function weir.put_out(print_name, flush_name, eof_name, at_eof)
+    local flush, eof = native(flush_name), native(eof_name)
+    ngx.print = weir.texts(print_name, "", function(n, ...)
+        return text_of("print", false, n, ...)
+    end)
+    ngx.say = weir.texts(print_name, "\n", function(n, ...)
+        return text_of("say", false, n, ...)
+    end)
 
-function ngx.flush(wait)
-    if select("#", wait) > 1 then
-        error("attempt to pass 2 arguments, but accepted 0 or 1", 2)
+    function ngx.flush(...)
+        if select("#", ...) > 1 then
+            error("attempt to pass " .. select("#", ...) .. " arguments, but accepted 0 or 1", 2)
+        end
+        local wait = ...
+        if wait ~= nil and type(wait) ~= "boolean" then
+            error("bad argument #1 to 'flush' (boolean expected, got " .. type(wait) .. ")", 2)
+        end
+        return flush(wait and 1 or 0)
     end
-    if wait ~= nil and type(wait) ~= "boolean" then
-        error("bad argument #1 to 'flush' (boolean expected, got " .. type(wait) .. ")", 2)
-    end
-    return flush(wait and 1 or 0)
-end
 
-function ngx.eof(...)
-    if select("#", ...) ~= 0 then
-        error("no argument is expected", 2)
+    function ngx.eof(...)
+        if select("#", ...) ~= 0 then
+            error("no argument is expected", 2)
+        end
+        if at_eof and weir.debugs() then
+            weir.report(8, at_eof)
+        end
+        return eof()
     end
-    return eof()
 end
+weir.put_out("print", "flush", "eof")
 
 function ngx.send_headers()
     return send_headers()

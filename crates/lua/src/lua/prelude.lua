@@ -37,7 +37,6 @@ do
         at = at + 1
     end
 end
-weir.ops = ops
 
 local function op_of(name)
     return ops[name] or error("no operation " .. name)
@@ -181,10 +180,6 @@ function weir.text()
     return ffi_string(out.p, out.n)
 end
 
-function weir.bad(n, name, what)
-    error("bad argument #" .. n .. " to '" .. name .. "' (" .. what .. ")", 3)
-end
-
 -- Strings behind their lengths, for Rust.
 function weir.pack(t, n)
     local parts = {}
@@ -261,12 +256,6 @@ local function push(run, co)
     run.tail = tail
     run[tail] = co
 end
-
--- Lets the thread go on that waits in `co`.
-local function ready(run, co)
-    push(run, co)
-end
-weir.ready = ready
 
 -- Phases whose code does not wait.
 local plain = {

@@ -14,34 +14,8 @@ ngx.send_headers, ngx.arg = nil, nil
 ngx.req.start_time = weir.request_start
 
 local native = weir.native
-local flush, eof, look, secure = native "session_flush", native "session_eof", native "session_peek", native "session_secure"
-ngx.print = weir.texts("session_print", "", function(n, ...)
-    return weir.text_of("print", false, n, ...)
-end)
-ngx.say = weir.texts("session_print", "\n", function(n, ...)
-    return weir.text_of("say", false, n, ...)
-end)
-
-function ngx.flush(...)
-    if select("#", ...) > 1 then
-        error("attempt to pass " .. select("#", ...) .. " arguments, but accepted 0 or 1", 2)
-    end
-    local wait = ...
-    if wait ~= nil and type(wait) ~= "boolean" then
-        error("bad argument #1 to 'flush' (boolean expected, got " .. type(wait) .. ")", 2)
-    end
-    return flush(wait and 1 or 0)
-end
-
-function ngx.eof(...)
-    if select("#", ...) ~= 0 then
-        error("no argument is expected", 2)
-    end
-    if weir.debugs() then
-        weir.report(8, "lua send eof")
-    end
-    return eof()
-end
+local look, secure = native "session_peek", native "session_secure"
+weir.put_out("session_print", "session_flush", "session_eof", "lua send eof")
 
 -- Whoever looks for what code waits for finds it in the log.
 local sleep = ngx.sleep
