@@ -341,8 +341,11 @@ fn has_room(
     room: Result<SemaphorePermit<'static>, AcquireError>,
     _: Next,
 ) -> FilterResult {
+    let length = r.out.content_length.unwrap_or(0);
     if let Some(state) = r.ctx::<State>() {
         state.room = room.ok();
+        // Not twice as much, as a file that grows would take; who promises and sends nothing touches none of it.
+        state.file.reserve_exact(length.min(state.most_bytes) as usize);
     }
     Ok(())
 }
@@ -467,19 +470,19 @@ fn make(r: &mut Request, kind: Kind, mode: Mode, next: Next) -> FilterResult {
         let turn = (TURNS.acquire().await, MEMORY.acquire_many(share).await);
         let making = in_thread(move || {
             // A picture that nobody waits for any more has its turn to the end.
-            let _turn = (turn, room);
+            let _turn = turn;
             let made = weir_images::change(kind, &file, &wanted, size);
-            (made, file)
+            (made, file, room)
         });
         making.await
     };
     r.wait_in_body(next, working, |r, done, next| match done {
-        Ok((Ok(Some(made)), _)) => {
+        Ok((Ok(Some(made)), ..)) => {
             r.out.weaken_etag();
             send(r, made.into(), next)
         }
-        Ok((Ok(None), file)) => send(r, file, next),
-        Ok((Err(e), _)) => {
+        Ok((Ok(None), file, _)) => send(r, file, next),
+        Ok((Err(e), ..)) => {
             r.log(LogLevel::Error, &format!("image filter: {e}"));
             r.out.clear();
             Err(FilterError::Status(415))
