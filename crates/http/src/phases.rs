@@ -46,10 +46,25 @@ fn wait_before(r: &mut Request) -> LocalFuture<'_, Flow> {
     })
 }
 
-/// Runs a subrequest until its answer, with those of its own parts, is complete.
-pub(crate) async fn run_part(r: &mut Request) -> bool {
+/// What is left of a subrequest that has to wait.
+pub(crate) struct Left(Way, Stop);
+
+/// A subrequest as far as it goes without waiting: whether its answer is complete.
+pub(crate) fn begin_part(r: &mut Request) -> Result<bool, Left> {
     let from = if subrequest::is_again(r) { Phase::Content } else { Phase::ServerRewrite };
-    if !run_from(r, from).await {
+    let mut way = Way::new(from, Whose::Engine);
+    let step = begin(r, &mut way.at);
+    match way.walk(r, step) {
+        Stop::Ended(false) => Ok(false),
+        Stop::Ended(true) => subrequest::ends_now(r).ok_or(Left(way, Stop::Ended(true))),
+        stop => Err(Left(way, stop)),
+    }
+}
+
+/// Goes on until its answer, with those of its own parts, is complete.
+pub(crate) async fn end_part(r: &mut Request, left: Left) -> bool {
+    let Left(way, stop) = left;
+    if !way.go_on(r, stop).await {
         return false;
     }
     match subrequest::answer_instead(r) {
@@ -183,9 +198,10 @@ impl Way {
         Stop::Wait(f)
     }
 
-    fn answered(&mut self, r: &Request) -> Stop {
+    fn answered(&mut self, r: &mut Request) -> Stop {
         match self.whose == Whose::Client && (r.has_parts() || r.holds()) {
             false => Stop::Ended(true),
+            true if subrequest::ends_now(r) == Some(true) => Stop::Ended(true),
             true => self.wait(Waits::Parts, wait_for_parts),
         }
     }

@@ -1,7 +1,7 @@
 //! What of a response has left, and waiting for its client to take the rest, no faster than `limit_rate`.
 
 use crate::request::Request;
-use crate::subrequest;
+use crate::subrequest::{self, desk::Parts};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -80,7 +80,8 @@ impl Request {
 
     /// Sends all that is queued, if that can be done without waiting: most answers need no future for it.
     pub(crate) fn flush_at_once(&mut self) -> bool {
-        let is_plain = self.parts.is_none() && !self.holds() && !self.is_limited();
+        let has_no_parts = self.parts.as_deref().is_none_or(Parts::is_idle);
+        let is_plain = has_no_parts && !self.holds() && !self.is_limited();
         is_plain && self.to_client().flush_at_once()
     }
 

@@ -27,11 +27,12 @@ mod start;
 
 pub use desk::{Ended, Instead};
 pub(crate) use order::{
-    catch, finish, go_on, header, make_room, poll_flush, queued, wait_for_filter,
+    catch, ends_now, finish, go_on, header, make_room, poll_flush, queued, wait_for_filter,
 };
-pub use start::{run, send, send_copy, start, Sent};
+pub use start::{begin, run, send, send_copy, start, Begun, Sent};
 
 use crate::flow::FilterResult;
+use crate::pool;
 use crate::request::Request;
 use desk::{Desk, Parts, Sink};
 use page::{Page, Way};
@@ -131,6 +132,11 @@ pub fn again(r: &mut Request) -> Option<Box<Request>> {
     Some(part)
 }
 
+/// Whoever has looked at an ended part gives it back.
+pub fn give_back(part: Box<Request>) {
+    pool::give(part);
+}
+
 fn parent(r: &mut Request) -> &mut Parts {
     let Request { parts, uri, .. } = r;
     parts.get_or_insert_with(|| Box::new(Parts::of_main(uri)))
@@ -170,7 +176,7 @@ fn make(
         }
         return None;
     }
-    let mut part = Box::<Request>::default();
+    let mut part = pool::take();
     r.copy_to_part(&mut part, r.to_client().clone());
     part.uri.extend_from_slice(uri);
     part.args.extend_from_slice(args);

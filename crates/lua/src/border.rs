@@ -196,19 +196,14 @@ unsafe extern "C" fn weir_call(
     }
 }
 
-/// The text at a place of the stack, which stays there; null where there is none.
+/// The text at a place of the stack, which stays there; empty where there is none.
 unsafe fn text_arg<'a>(l: *mut lua::lua_State, at: c_int) -> &'a [u8] {
     // SAFETY: the value is on the stack as long as the function that was called with it lasts. A number is made a
     // string in its place, which may raise "not enough memory".
     unsafe {
         let mut length = 0;
-        match lua::lua_type(l, at) {
-            lua::LUA_TSTRING | lua::LUA_TNUMBER => {
-                let text = lua::lua_tolstring(l, at, &mut length);
-                slice(text.cast(), length)
-            }
-            _ => &[],
-        }
+        let text = lua::lua_tolstring(l, at, &mut length);
+        slice(text.cast(), length)
     }
 }
 
@@ -254,12 +249,15 @@ unsafe fn push_item(l: *mut lua::lua_State, item: Item<'_>) {
     }
 }
 
+/// So many values of a list, and what making a table of the next takes, have room in any case.
+const LIST_ROOM: c_int = 8;
+
 unsafe fn push_list(l: *mut lua::lua_State, list: &[u8]) -> c_int {
     let mut n = 0;
     for item in Items(list) {
-        // SAFETY: room is asked for; see `push_values`.
+        // SAFETY: there is room for the first few, and more is asked for; see `push_values`.
         unsafe {
-            if lua::lua_checkstack(l, 8) == 0 {
+            if n >= LIST_ROOM && lua::lua_checkstack(l, 8) == 0 {
                 break;
             }
             push_item(l, item);
@@ -284,10 +282,11 @@ unsafe fn push_groups(l: *mut lua::lua_State, list: &[u8]) {
 /// Names and values by turns as a table: several values of one name are an array.
 unsafe fn push_table(l: *mut lua::lua_State, list: &[u8]) {
     let mut items = Items(list);
+    let pairs = Items(list).count() / 2;
     // SAFETY: at most six values are pushed at a time; see `push_values`. Names are strings, so that no access raises
     // but for want of memory.
     unsafe {
-        lua::lua_createtable(l, 0, 8);
+        lua::lua_createtable(l, 0, pairs as c_int);
         let table = lua::lua_gettop(l);
         while let (Some(name), Some(value)) = (items.next(), items.next()) {
             push_item(l, name);
@@ -374,18 +373,29 @@ unsafe fn push_error(l: *mut lua::lua_State, answered: c_int, level: c_int, text
     0
 }
 
+/// A [`native`] function keeps its operation and its level as one number.
+const OP_SHIFT: c_int = 16;
+const OP_BITS: c_int = (1 << OP_SHIFT) - 1;
+
 /// A function of one operation: of a number, two texts and two more numbers, each of which may be missing.
 unsafe extern "C-unwind" fn native(l: *mut lua::lua_State) -> c_int {
     // SAFETY: the state is the running one, the upvalues are those that `make_native` has given. The texts are on its
     // stack for as long as this lasts. There is nothing to drop in this frame.
     unsafe {
-        let op = lua::lua_tonumber(l, lua::lua_upvalueindex(1)) as c_int;
-        let level = lua::lua_tonumber(l, lua::lua_upvalueindex(2)) as c_int;
-        let (i, x, y) = (lua::lua_tonumber(l, 1), lua::lua_tonumber(l, 4), lua::lua_tonumber(l, 5));
-        let (a, b) = (text_arg(l, 2), text_arg(l, 3));
-        let args = Args { i: i as i32, id: i as u64, a, b, x, y };
-        let answered = answer(op, &args, l);
-        give(l, answered, level)
+        let both = lua::lua_tonumber(l, lua::lua_upvalueindex(1)) as c_int;
+        let mut args = Args { i: 0, id: 0, a: &[], b: &[], x: 0.0, y: 0.0 };
+        let n = lua::lua_gettop(l);
+        if n > 0 {
+            let i = lua::lua_tonumber(l, 1);
+            (args.i, args.id) = (i as i32, i as u64);
+            args.a = text_arg(l, 2);
+        }
+        if n > 2 {
+            args.b = text_arg(l, 3);
+            (args.x, args.y) = (lua::lua_tonumber(l, 4), lua::lua_tonumber(l, 5));
+        }
+        let answered = answer(both & OP_BITS, &args, l);
+        give(l, answered, both >> OP_SHIFT)
     }
 }
 
@@ -444,7 +454,11 @@ unsafe extern "C-unwind" fn make(l: *mut lua::lua_State) -> c_int {
     // SAFETY: the state is the running one, and has two arguments or three.
     unsafe {
         match lua::lua_gettop(l) {
-            2 => lua::lua_pushcclosure(l, native, 2),
+            2 => {
+                let (op, level) = (lua::lua_tonumber(l, 1), lua::lua_tonumber(l, 2));
+                lua::lua_pushnumber(l, op + level * f64::from(1 << OP_SHIFT));
+                lua::lua_pushcclosure(l, native, 1);
+            }
             _ => lua::lua_pushcclosure(l, texts, 3),
         }
         1

@@ -39,6 +39,8 @@ pub(crate) struct LuaMain {
     pub dicts: Vec<DictConf>,
     /// How many connections are kept to servers that code names, by the upstreams' numbers.
     pub balancers: HashMap<usize, Arc<AtomicUsize>>,
+    /// Whether code is not kept anywhere: there may be several states at a time.
+    pub has_own_states: bool,
     /// Whether any directive of this module was met: workers begin no state otherwise.
     pub is_used: bool,
 }

@@ -1,6 +1,7 @@
 //! Handlers of phases, and what becomes of a request when their code has ended.
 
 use crate::api::{output, raw};
+use crate::border::Engine;
 use crate::code;
 use crate::conf::{LuaLoc, LuaMain};
 use crate::run::{context, Outcome, Run, Step};
@@ -82,6 +83,10 @@ fn handler<const CONTEXT: u32>(r: &mut Request) -> Flow {
     if CONTEXT & context::HANDLERS != 0 && *conf.need_request_body && !r.body.complete {
         return Flow::Wait(after_body::<CONTEXT>);
     }
+    if CONTEXT & context::HANDLERS != 0 && Engine::runs_here() {
+        // A subrequest of code that waits for it.
+        return Flow::Wait(apart::<CONTEXT>);
+    }
     match begin(r, CONTEXT, code) {
         (run, Step::Ended) => finish(r, run),
         (run, Step::Waits) => {
@@ -115,6 +120,13 @@ fn after_body<const CONTEXT: u32>(r: &mut Request) -> LocalFuture<'_, Flow> {
             Err(BodyError::Status(status)) => return Flow::Status(status),
             Err(_) => return Flow::Status(499),
         }
+        apart::<CONTEXT>(r).await
+    })
+}
+
+/// The whole of it, once no other code runs.
+fn apart<const CONTEXT: u32>(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async {
         let code = code_of(r.loc().conf::<LuaLoc>(), CONTEXT).unwrap_or_default();
         match begin(r, CONTEXT, code) {
             (run, Step::Ended) => finish(r, run),

@@ -299,7 +299,7 @@ pub(crate) const SETTINGS: &[Row] = &[
     Row::new("lua_code_cache", LOC, Arity::FLAG, "on", "Whether code is compiled once; with off each request has a Lua state of its own, for who writes code.", |cf, d| {
         let on = d.flag()?;
         if !on {
-            main(cf);
+            main(cf).has_own_states = true;
             cf.warn(d, "lua_code_cache is off; this will hurt performance");
         }
         loc(cf).code_cache.once(d, on)

@@ -278,7 +278,7 @@ impl Run {
             moment: None,
             toward: None,
             balancing: None,
-            socks: Socks::new(),
+            socks: Socks::default(),
             flags: 0,
             is_gone: false,
             has_abort: false,

@@ -11,7 +11,6 @@ use crate::machine::State;
 use crate::run::{context, entry, Outcome, Reply, Run, Step, Told};
 use crate::site::{Block, Who};
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashSet;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use weir_core::generation::Generation;
@@ -41,7 +40,7 @@ pub(crate) struct Vm {
     /// What code posts to and waits for.
     pub semaphores: Semaphores,
     /// Runs that have made sockets.
-    pub with_socks: RefCell<HashSet<u64>>,
+    pub with_socks: RefCell<foldhash::HashSet<u64>>,
     /// The dictionaries, in the order of the configuration.
     pub dicts: Vec<Arc<Dict>>,
     /// Connections that are kept.

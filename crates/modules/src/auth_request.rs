@@ -108,7 +108,9 @@ fn ask(r: &mut Request) -> LocalFuture<'_, Flow> {
             }
             r.set_var(*var, &value);
         }
-        judge(r, &part)
+        let flow = judge(r, &part);
+        subrequest::give_back(part);
+        flow
     })
 }
 

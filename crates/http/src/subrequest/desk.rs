@@ -122,6 +122,9 @@ impl Desk {
 
     /// Lets go of what nobody will take.
     pub(super) fn clear(&self) {
+        if self.is_empty() {
+            return;
+        }
         for item in std::mem::take(&mut *self.items.borrow_mut()) {
             if let Item::Data(buf) = item {
                 self.taken(&buf);
@@ -234,6 +237,11 @@ impl Parts {
             is_bare: false,
             _live,
         }
+    }
+
+    /// Of what it answers nothing is put together, as far as it has come: it goes to its client as it is.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_part && self.last_id == 0 && self.desk.is_empty()
     }
 
     /// Whether this request puts together what its parts have written.

@@ -5,6 +5,7 @@ use super::desk::{Desk, Sink, AHEAD_MAX_BYTES};
 use crate::buf::{Buf, Chain, Data};
 use crate::client_watch::ClientWatch;
 use crate::flow::{FilterError, FilterResult, Next};
+use crate::pool;
 use crate::request::Request;
 use std::future::poll_fn;
 use std::io;
@@ -29,6 +30,10 @@ pub(crate) fn catch(r: &mut Request, chain: Chain) -> FilterResult {
     if parts.is_part {
         if drop_data || matches!(parts.sink, Sink::Nowhere) {
             return Ok(());
+        }
+        if matches!(parts.sink, Sink::Memory(_)) && parts.desk.is_empty() {
+            r.sent += chain.len();
+            return keep_all(r, chain);
         }
     } else if parts.desk.is_empty() {
         if chain.iter().any(|b| b.flush) {
@@ -57,19 +62,9 @@ fn pump(r: &mut Request) -> FilterResult {
     loop {
         let Some(parts) = r.parts.as_deref_mut() else { return Ok(()) };
         let desk = Rc::clone(&parts.desk);
-        if let Sink::Memory(bytes) = &mut parts.sink {
+        if matches!(parts.sink, Sink::Memory(_)) {
             let Some(buf) = desk.take()? else { return Ok(()) };
-            let mut bytes = std::mem::take(bytes);
-            let most = parts.keep_max_bytes;
-            let most = most.unwrap_or(*r.loc().core.subrequest_output_buffer_size);
-            let kept = keep(&mut bytes, most, &buf);
-            if let Some(parts) = r.parts.as_deref_mut() {
-                parts.sink = Sink::Memory(bytes);
-            }
-            if kept.is_err() {
-                r.log(LogLevel::Error, "too big subrequest response");
-                return Err(FilterError::Broken);
-            }
+            keep_all(r, Chain::one(buf))?;
             continue;
         }
         if matches!(parts.sink, Sink::Nowhere) {
@@ -93,6 +88,19 @@ fn pump(r: &mut Request) -> FilterResult {
         }
         Next(r.loc().plan.postpone_at).body_now(r, chain)?;
     }
+}
+
+/// Adds to what is kept of a part's answer.
+fn keep_all(r: &mut Request, chain: Chain) -> FilterResult {
+    let own_most = *r.loc().core.subrequest_output_buffer_size;
+    let Some(parts) = r.parts.as_deref_mut() else { return Ok(()) };
+    let most = parts.keep_max_bytes.unwrap_or(own_most);
+    let Sink::Memory(bytes) = &mut parts.sink else { return Ok(()) };
+    if chain.into_iter().all(|buf| keep(bytes, most, &buf).is_ok()) {
+        return Ok(());
+    }
+    r.log(LogLevel::Error, "too big subrequest response");
+    Err(FilterError::Broken)
 }
 
 fn keep(bytes: &mut Vec<u8>, max_bytes: u64, buf: &Buf) -> io::Result<()> {
@@ -123,8 +131,9 @@ fn reap(r: &mut Request) -> FilterResult {
             let Some(parts) = r.parts.as_deref_mut() else { return Ok(()) };
             let at = parts.running.iter().position(|p| p.id == id);
             let call = at.and_then(|at| parts.running.swap_remove(at).ended);
-            if let Some(call) = call {
-                call(r, part)?;
+            match call {
+                Some(call) => call(r, part)?,
+                None => pool::give(part),
             }
         }
     }
@@ -259,6 +268,22 @@ pub(crate) async fn wait_for_filter(r: &mut Request) -> Result<(), ConnError> {
 /// Lets parts go on until it is dropped: the request's own answer is waited for meanwhile.
 pub(crate) async fn go_on(r: &mut Request) -> Result<(), ConnError> {
     attend(r, Until::Dropped).await
+}
+
+/// What [`finish`] would say of a request that has no parts of its own and of whose answer nothing is held back; nothing
+/// of others.
+pub(crate) fn ends_now(r: &mut Request) -> Option<bool> {
+    let parts = r.parts.as_deref()?;
+    if r.holds() || parts.last_id != 0 || parts.instead.is_some() {
+        return None;
+    }
+    if !parts.is_top() {
+        return Some(true);
+    }
+    match pump(r) {
+        Err(_) => Some(false),
+        Ok(()) => r.parts.as_deref().filter(|parts| parts.desk.is_empty()).map(|_| true),
+    }
 }
 
 /// Waits until filters have let go of a request's answer, which may lead to parts, and for all its

@@ -8,7 +8,7 @@
 //! put together that way stays below.
 
 use std::cell::Cell;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 use std::rc::Rc;
 
 /// Parts within parts.
@@ -164,9 +164,10 @@ impl Way {
 }
 
 fn hash(path: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    path.hash(&mut hasher);
-    hasher.finish()
+    thread_local! {
+        static STATE: foldhash::fast::RandomState = foldhash::fast::RandomState::default();
+    }
+    STATE.with(|state| state.hash_one(path))
 }
 
 #[cfg(test)]

@@ -12,19 +12,54 @@ use crate::trace;
 use std::any::Any;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
-use weir_core::Session;
+use weir_core::{LocalFuture, Session};
 use weir_wire::http1::request::Method;
+
+/// How a part has begun.
+pub enum Begun {
+    /// It has ended; `false` when its answer has broken off.
+    Ended(Box<Request>, bool),
+    /// It waits, and goes on to its end with this.
+    Waits(LocalFuture<'static, (Box<Request>, bool)>),
+}
+
+/// Runs a part as far as it goes without waiting.
+pub fn begin(mut part: Box<Request>) -> Begun {
+    match phases::begin_part(&mut part) {
+        Ok(ok) if !has_more_to_tell(&part) => Begun::Ended(part, ok),
+        Ok(ok) => Begun::Waits(Box::pin(async move {
+            ended(&mut part).await;
+            (part, ok)
+        })),
+        Err(left) => Begun::Waits(Box::pin(async move {
+            let ok = phases::end_part(&mut part, left).await;
+            ended(&mut part).await;
+            (part, ok)
+        })),
+    }
+}
 
 /// Runs a part to its end in the caller's task; `false` when its answer has broken off.
 pub async fn run(part: &mut Request) -> bool {
-    let ok = Box::pin(phases::run_part(part)).await;
+    let ok = match phases::begin_part(part) {
+        Ok(ok) => ok,
+        Err(left) => Box::pin(phases::end_part(part, left)).await,
+    };
+    ended(part).await;
+    ok
+}
+
+fn has_more_to_tell(part: &Request) -> bool {
+    part.flags.traced || *part.loc().core.log_subrequest
+}
+
+async fn ended(part: &mut Request) {
     if part.flags.traced {
         trace::part_ends(part);
     }
     if *part.loc().core.log_subrequest {
         log_request(part).await;
     }
-    ok
 }
 
 /// Starts a part as a task. Its answer stands in the parent's body where the parent's output is

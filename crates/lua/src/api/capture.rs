@@ -4,13 +4,12 @@ use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{ACCESS, CONTENT, PRECONTENT, REWRITE};
 use crate::run::{Asked, Reply, WaitFor};
-use std::cell::RefCell;
 use std::rc::Rc;
 use weir_core::session::Part;
 use weir_core::variables::Named;
 use weir_core::Session;
 use weir_http::body::RequestBody;
-use weir_http::subrequest::{self, Output};
+use weir_http::subrequest::{self, Begun, Output};
 use weir_http::Request;
 use weir_wire::http1::request::Method;
 use weir_wire::http1::uri::unsafe_uri;
@@ -49,9 +48,14 @@ mod with {
     pub(super) const SHARE_VARS: u32 = 4;
     /// The request's own body, whatever the method.
     pub(super) const OWN_BODY: u32 = 8;
+    /// It is waited for at once.
+    pub(super) const AT_ONCE: u32 = 16;
+    /// It has a context that code has made.
+    pub(super) const CONTEXT: u32 = 32;
 }
 
-/// `a`: the target, `b`: arguments, `i`: the method's number. Its number is answered.
+/// `a`: the target, `b`: arguments, `i`: the method's number, `x`: [`with`]. What it has answered, or the number of what
+/// is to be waited for.
 fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let vm_id = state.vm.next();
     let given = std::mem::take(&mut state.run.given);
@@ -89,18 +93,33 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             return answer.raise(why);
         }
     }
-    super::control::number(&mut part, vm_id, &state.run.vm);
-    let asked =
-        Asked { part: Rc::new(RefCell::new(None)), shares: options & with::SHARE_VARS != 0 };
+    if options & with::CONTEXT != 0 {
+        super::control::number(&mut part, vm_id, &state.run.vm);
+        state.run.given.context = vm_id;
+    }
+    let shares = options & with::SHARE_VARS != 0;
+    // Others are begun before the first of several is waited for, as they were asked for; a context is given first.
+    let at_once = options & (with::AT_ONCE | with::CONTEXT) == with::AT_ONCE
+        && state.vm.main().is_some_and(|main| !main.has_own_states);
+    let future = match at_once {
+        true => match subrequest::begin(part) {
+            Begun::Ended(part, ok) => return answered(state, answer, shares, part, ok),
+            Begun::Waits(future) => future,
+        },
+        false => Box::pin(async move {
+            let ok = subrequest::run(&mut part).await;
+            (part, ok)
+        }),
+    };
+    let asked = Asked { part: Rc::default(), shares };
     let place = Rc::clone(&asked.part);
     let future = Box::pin(async move {
-        let ok = subrequest::run(&mut part).await;
-        *place.borrow_mut() = Some((part, ok));
+        let ended = future.await;
+        *place.borrow_mut() = Some(ended);
         Reply::ok()
     });
     let id = state.run.wait(state.vm, WaitFor::Future(future));
     state.run.parts.push((id, asked));
-    state.run.given.context = vm_id;
     answer.number(id as f64)
 }
 
@@ -163,8 +182,19 @@ fn take(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let parts = &mut state.run.parts;
     let Some(at) = parts.iter().position(|(id, _)| *id == args.id) else { return code::NIL };
     let (_, asked) = parts.swap_remove(at);
-    let Some((mut part, ok)) = asked.part.borrow_mut().take() else { return code::NIL };
-    if let Some(r) = state.r.as_deref_mut().filter(|_| asked.shares) {
+    let Some((part, ok)) = asked.part.borrow_mut().take() else { return code::NIL };
+    answered(state, answer, asked.shares, part, ok)
+}
+
+/// What a subrequest has answered, which is given back.
+fn answered(
+    state: &mut State<'_>,
+    answer: &mut Answer,
+    shares: bool,
+    mut part: Box<Request>,
+    ok: bool,
+) -> i32 {
+    if let Some(r) = state.r.as_deref_mut().filter(|_| shares) {
         r.values.copy_from(&part.values);
         r.values.is_computed = true;
     }
@@ -191,5 +221,6 @@ fn take(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     for (name, value) in part.out.iter() {
         list.text(name).text(value);
     }
+    subrequest::give_back(part);
     code::LIST
 }

@@ -10,7 +10,7 @@ use crate::machine::{code, State};
 use crate::run::{Reply, Told, WaitFor};
 use crate::vm::Vm;
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::rc::{Rc, Weak};
@@ -92,13 +92,14 @@ impl Pool {
     }
 }
 
+/// As far as the event loop has seen: nothing more has come, nor the end.
 fn is_quiet(line: &Line) -> bool {
-    matches!(line.peek_now(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    matches!(line.peek(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// Those of a state, by their names.
 #[derive(Default)]
-pub(crate) struct Pools(RefCell<HashMap<Vec<u8>, Rc<Pool>>>, Cell<bool>);
+pub(crate) struct Pools(RefCell<foldhash::HashMap<Vec<u8>, Rc<Pool>>>, Cell<bool>);
 
 impl Pools {
     fn find(&self, name: &[u8]) -> Option<Rc<Pool>> {

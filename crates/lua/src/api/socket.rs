@@ -12,7 +12,6 @@ use crate::run::context::WAITING;
 use crate::run::{Reply, WaitFor};
 use crate::site::Block;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -90,7 +89,7 @@ pub(crate) struct Sock {
 }
 
 /// All of a run's.
-pub(crate) type Socks = HashMap<u64, Rc<RefCell<Sock>>>;
+pub(crate) type Socks = foldhash::HashMap<u64, Rc<RefCell<Sock>>>;
 
 pub(super) fn sock(state: &State<'_>, args: &Args<'_>) -> Option<Rc<RefCell<Sock>>> {
     state.run.socks.get(&(args.id)).map(Rc::clone)
@@ -116,12 +115,12 @@ fn bytes_or_all(bytes: u64) -> usize {
     usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(usize::MAX)
 }
 
-/// Its number, and the settings of its location.
+/// Its number, that of its run, and the settings of its location.
 fn new(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let id = state.vm.next();
     let sock = Sock::new(settings_of(state));
     state.run.keep_sock(id, sock);
-    answer.list().number(id as f64);
+    answer.list().number(id as f64).number(state.run.id as f64);
     defaults(state, answer)
 }
 
@@ -469,7 +468,29 @@ enum Wanted {
     Until { pattern: Vec<u8>, most: usize, inclusive: bool },
 }
 
+/// Where what is wanted is, from the first byte that was not used.
+struct Found {
+    bytes: usize,
+    /// So many behind it go with it.
+    behind: usize,
+    /// It has no carriage returns.
+    is_line: bool,
+    /// Whether it is the last of its kind.
+    is_last: bool,
+}
+
+impl Found {
+    fn of(bytes: usize) -> Found {
+        Found { bytes, behind: 0, is_line: false, is_last: true }
+    }
+}
+
 impl Wanted {
+    /// Whether code is told which piece is the last.
+    fn has_last(&self) -> bool {
+        matches!(self, Wanted::Until { .. })
+    }
+
     /// Of so many bytes in which it is not, those that need not be looked through again.
     fn seen(&self, bytes: usize) -> usize {
         match self {
@@ -600,51 +621,74 @@ impl Sock {
 
     fn take(&mut self, n: usize) -> Vec<u8> {
         let text = self.buf[self.at..self.at + n].to_vec();
+        self.leave(n);
+        text
+    }
+
+    /// So much of what was read is used.
+    fn leave(&mut self, n: usize) {
         self.at += n;
         if self.at == self.buf.len() {
             self.buf.clear();
             self.at = 0;
         }
-        text
     }
 
-    /// What is wanted, if it is here: its text, and whether it is the last of its kind. So many bytes have been looked
-    /// through already: what ends it does not begin there.
-    fn found(&mut self, wanted: &Wanted, seen: usize) -> Option<(Vec<u8>, bool)> {
+    /// Adds what was found to a text.
+    fn give_to(&mut self, text: &mut Vec<u8>, found: &Found) {
+        let part = &self.buf[self.at..self.at + found.bytes];
+        match memchr::memchr(b'\r', part).filter(|_| found.is_line) {
+            // As in most lines, at the end.
+            Some(at) if at + 1 == part.len() => text.extend_from_slice(&part[..at]),
+            Some(_) => text.extend(part.iter().filter(|b| **b != b'\r')),
+            None => text.extend_from_slice(part),
+        }
+        self.leave(found.bytes + found.behind);
+    }
+
+    /// What is wanted, if it is here. So many bytes have been looked through already: what ends it does not begin
+    /// there.
+    fn found(&self, wanted: &Wanted, seen: usize) -> Option<Found> {
         let rest = self.rest();
         match wanted {
-            Wanted::Bytes(n) => (rest.len() >= *n).then(|| (self.take(*n), true)),
+            Wanted::Bytes(n) => (rest.len() >= *n).then(|| Found::of(*n)),
             Wanted::All => None,
             Wanted::Any(most) => {
                 let n = rest.len().min(*most);
-                (n > 0).then(|| (self.take(n), true))
+                (n > 0).then(|| Found::of(n))
             }
             Wanted::Line => {
                 let end = seen + memchr::memchr(b'\n', &rest[seen..])?;
-                let mut line = self.take(end + 1);
-                line.pop();
-                line.retain(|b| *b != b'\r');
-                Some((line, true))
+                Some(Found { behind: 1, is_line: true, ..Found::of(end) })
             }
             Wanted::Until { pattern, most, inclusive } => {
                 let limit = if *most == 0 { usize::MAX } else { *most };
                 match memchr::memmem::find(&rest[seen..], pattern).map(|at| seen + at) {
+                    Some(at) if at <= limit && *inclusive => Some(Found::of(at + pattern.len())),
                     Some(at) if at <= limit => {
-                        let mut text = self.take(at + pattern.len());
-                        if !inclusive {
-                            text.truncate(at);
-                        }
-                        Some((text, true))
+                        Some(Found { behind: pattern.len(), ..Found::of(at) })
                     }
-                    Some(_) => Some((self.take(limit), false)),
+                    Some(_) => Some(Found { is_last: false, ..Found::of(limit) }),
                     // What may be the pattern's beginning is not given out yet.
                     None if rest.len() - begun(rest, pattern) >= limit => {
-                        Some((self.take(limit), false))
+                        Some(Found { is_last: false, ..Found::of(limit) })
                     }
                     None => None,
                 }
             }
         }
+    }
+
+    /// What was found, for code.
+    fn tell(&mut self, wanted: &Wanted, found: &Found, text: &mut Vec<u8>) -> i32 {
+        if !wanted.has_last() {
+            self.give_to(text, found);
+            return code::TEXT;
+        }
+        let mut piece = Vec::new();
+        self.give_to(&mut piece, found);
+        List(text).text(&piece).boolean(found.is_last);
+        code::LIST
     }
 
     /// More from the other side, but no more than `most` bytes ahead; what goes wrong ends it.
@@ -704,9 +748,8 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         if sock.reading {
             return answer.fail("socket busy reading");
         }
-        if let Some((text, is_last)) = sock.found(&wanted, 0) {
-            answer.list().text(&text).boolean(is_last);
-            return code::LIST;
+        if let Some(found) = sock.found(&wanted, 0) {
+            return sock.tell(&wanted, &found, &mut answer.text);
         }
         let Some(channel) = sock.channel() else {
             return answer.fail("closed");
@@ -752,19 +795,20 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
 }
 
 /// What came of reading, for code.
-fn told_of(sock: &mut Sock, wanted: &Wanted, done: Result<(Vec<u8>, bool), String>) -> Reply {
+fn told_of(sock: &mut Sock, wanted: &Wanted, done: Result<Found, String>) -> Reply {
     let mut text = Vec::new();
-    let mut list = List(&mut text);
-    match done {
-        Ok((found, is_last)) => list.text(&found).boolean(is_last),
+    let code = match done {
+        Ok(found) => sock.tell(wanted, &found, &mut text),
         Err(why) => {
             let n = sock.rest().len();
             let rest = sock.take(n);
+            let mut list = List(&mut text);
             match matches!(wanted, Wanted::All) && why == "closed" {
                 true => list.text(&rest).boolean(true),
                 false => list.nil().text(why.as_bytes()).text(&rest),
-            }
+            };
+            code::LIST
         }
     };
-    Reply { code: code::LIST, x: 0.0, text }
+    Reply { code, x: 0.0, text }
 }

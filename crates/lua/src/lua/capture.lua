@@ -14,11 +14,12 @@ local wait_for = native "capture_wait"
 local location = {}
 ngx.location = location
 
-local function begin(uri, options, level)
-    local query, method, body, sum, vars, ctx = "", ngx.HTTP_GET, nil, 0, nil, nil
+-- What it has answered, if it is there `at_once`, or what is to be waited for.
+local function begin(uri, options, level, at_once)
+    local query, method, body, sum, vars, ctx = "", ngx.HTTP_GET, nil, at_once and 16 or 0, nil, nil
     if options ~= nil then
         if type(options) ~= "table" then
-            error("expecting table as the 2nd argument for subrequest " .. level.n .. ", but got " .. type(options), 4)
+            error("expecting table as the 2nd argument for subrequest " .. level .. ", but got " .. type(options), 4)
         end
         local args = options.args
         if args ~= nil then
@@ -56,6 +57,7 @@ local function begin(uri, options, level)
                 error("Bad ctx option value type " .. type(options.ctx) .. ", expected a Lua table", 4)
             end
             ctx = options.ctx
+            sum = sum + 32
         end
         if options.vars ~= nil then
             if type(options.vars) ~= "table" then
@@ -79,11 +81,11 @@ local function begin(uri, options, level)
             set_var(0, name, value)
         end
     end
-    local id = issue(method, uri, query, sum)
+    local id, truncated, text, header = issue(method, uri, query, sum)
     if ctx then
         weir.contexts[context_of(id)] = ctx
     end
-    return id
+    return id, truncated, text, header
 end
 
 local function wait(id)
@@ -99,9 +101,12 @@ function location.capture(uri, options, ...)
     if select("#", ...) > 0 then
         error("expecting one or two arguments", 2)
     end
-    local id = begin(tostring(uri), options, { n = 1 })
-    local result = wait(id)
-    return result
+    local status, truncated, body, header = begin(tostring(uri), options, 1, true)
+    if truncated == nil then
+        local result = wait(status)
+        return result
+    end
+    return { status = status, truncated = truncated, body = body, header = header }
 end
 
 function location.capture_multi(list, ...)
@@ -123,7 +128,7 @@ function location.capture_multi(list, ...)
         if type(uri) ~= "string" and type(uri) ~= "number" then
             error("expecting a string uri for subrequest " .. at, 2)
         end
-        ids[at] = begin(tostring(uri), item[2], { n = at })
+        ids[at] = begin(tostring(uri), item[2], at)
     end
     local results = {}
     for at = 1, n do

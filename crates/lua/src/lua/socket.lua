@@ -27,9 +27,9 @@ local function log(sock, text)
 end
 
 function socket.tcp()
-    local id, size, keep, logs, read_ms, send_ms, connect_ms = new()
+    local id, run, size, keep, logs, read_ms, send_ms, connect_ms = new()
     return setmetatable({
-        id = id, size = size, keep = keep, logs = logs, run = run_id(),
+        id = id, size = size, keep = keep, logs = logs, run = run,
         read_ms = read_ms, send_ms = send_ms, connect_ms = connect_ms,
     }, meta)
 end
@@ -44,24 +44,35 @@ function socket.connect(host, port, ...)
     return sock
 end
 
--- Of the request that made it only.
-local function own(sock, what)
-    if type(sock) ~= "table" or not sock.id then
-        error("bad argument #1 to '" .. what .. "' (table expected, got " .. (sock == nil and "nil" or type(sock)) .. ")", 3)
-    end
+local function bad(sock, what, level)
+    error("bad argument #1 to '" .. what .. "' (table expected, got " .. (sock == nil and "nil" or type(sock)) .. ")", level + 1)
+end
+
+-- It is used by the request that made it only.
+local function of_run(sock, level)
     if sock.run ~= run_id() then
         if sock.id == 0 or sock.is_datagrams or alive(0, nil, nil, sock.run) then
-            error("bad request", 3)
+            error("bad request", level + 1)
         end
         -- It was closed with what had made it.
         sock.connected = false
     end
+end
+
+local function own(sock, what)
+    if type(sock) ~= "table" or not sock.id then
+        bad(sock, what, 3)
+    end
+    of_run(sock, 3)
     return sock.id
 end
 weir.own_socket, weir.log_of_socket = own, log
 
+-- Operations know only sockets of their run: of others they say that they are closed, and only then it is asked whose
+-- one is.
+
 function Tcp.connect(sock, host, ...)
-    local id = own(sock, "connect")
+    local id = type(sock) == "table" and sock.id or bad(sock, "connect", 2)
     local port, options = ...
     if type(host) ~= "string" then
         if type(host) ~= "number" then
@@ -88,6 +99,9 @@ function Tcp.connect(sock, host, ...)
         end
         port = floor(n)
         pool = host .. ":" .. port
+    end
+    if sock.connected or sock.connecting then
+        of_run(sock, 2)
     end
     sock.pool_size, sock.pool = nil, pool
     local backlog = -1
@@ -145,6 +159,9 @@ function Tcp.connect(sock, host, ...)
         sock.connected = true
         return 1
     end
+    if e == "closed" then
+        of_run(sock, 2)
+    end
     local words, level, line = e:match("^([^\n]*)\n(%d)(.*)$")
     if words then
         if sock.logs then
@@ -180,7 +197,7 @@ local function flatten(parts, n, value, level)
 end
 
 function Tcp.send(sock, data)
-    local id = own(sock, "send")
+    local id = type(sock) == "table" and sock.id or bad(sock, "send", 2)
     local text = data
     if type(data) ~= "string" then
         local parts = {}
@@ -198,12 +215,23 @@ function Tcp.send(sock, data)
     if n then
         return n
     end
+    if e == "closed" then
+        of_run(sock, 2)
+    end
     if e == "timeout" then
         log(sock, "lua tcp socket write timed out")
     elseif e ~= "socket busy writing" then
         sock.connected = false
     end
     return nil, e
+end
+
+local function fails(sock, e, more)
+    if e == "timeout" then
+        log(sock, "lua tcp socket read timed out")
+    elseif e == "closed" then
+        of_run(sock, 3 + (more or 0))
+    end
 end
 
 -- A text and whether it is the last piece; or nil, an error and what there was.
@@ -219,15 +247,24 @@ local function read(sock, kind, n, pattern)
     end
     local text, e, partial = receive(sock.id, pattern, nil, n, kind)
     if text == nil then
-        if e == "timeout" then
-            log(sock, "lua tcp socket read timed out")
-        end
+        fails(sock, e, 1)
     end
     return text, e, partial
 end
 
 function Tcp.receive(sock, pattern)
-    own(sock, "receive")
+    if type(sock) ~= "table" or not sock.id then
+        bad(sock, "receive", 2)
+    end
+    if sock.connected and (pattern == nil or pattern == "*l") then
+        -- As most code asks for most.
+        local text, e, partial = receive(sock.id, nil, nil, 0, 1)
+        if text then
+            return text
+        end
+        fails(sock, e)
+        return nil, e, partial
+    end
     local kind, n = 1, 0
     if pattern ~= nil then
         local number = tonumber(pattern)
@@ -256,7 +293,9 @@ function Tcp.receive(sock, pattern)
 end
 
 function Tcp.receiveany(sock, max)
-    own(sock, "receiveany")
+    if type(sock) ~= "table" or not sock.id then
+        bad(sock, "receiveany", 2)
+    end
     local n = tonumber(max)
     if not n then
         error("bad argument #2 to 'receiveany' (number expected, got " .. (max == nil and "nil" or type(max)) .. ")", 2)
@@ -295,7 +334,6 @@ function Tcp.receiveuntil(sock, pattern, options)
     end
     local over = false
     return function(size)
-        own(sock, "receiveuntil")
         if over then
             over = false
             return nil, nil, nil
@@ -378,7 +416,7 @@ function Tcp.settimeouts(sock, connect, send, receive)
 end
 
 function Tcp.setkeepalive(sock, timeout, size)
-    local id = own(sock, "setkeepalive")
+    local id = type(sock) == "table" and sock.id or bad(sock, "setkeepalive", 2)
     if sock.connecting then
         return nil, "socket busy connecting"
     end
@@ -395,6 +433,9 @@ function Tcp.setkeepalive(sock, timeout, size)
     end
     local ok, e = keep_alive(id, sock.pool, nil, ms, most)
     if not ok then
+        if e == "closed" then
+            of_run(sock, 2)
+        end
         return nil, e
     end
     sock.connected = false
@@ -453,8 +494,8 @@ function socket.udp(...)
     if select("#", ...) ~= 0 then
         error("expecting zero arguments, but got " .. select("#", ...), 2)
     end
-    local id, _, _, logs = new()
-    return setmetatable({ id = id, logs = logs, run = run_id(), is_datagrams = true }, udp_meta)
+    local id, run, _, _, logs = new()
+    return setmetatable({ id = id, logs = logs, run = run, is_datagrams = true }, udp_meta)
 end
 
 function Udp.setpeername(sock, ...)

@@ -100,6 +100,7 @@ async fn ask(r: &mut Request) -> Result<Option<Kept>, Flow> {
         return Ok(None);
     }
     let kept = read(part.kept_body());
+    subrequest::give_back(part);
     if kept.is_none() {
         r.log(LogLevel::Error, "srcache_fetch: what the cache has is no whole answer");
     }
