@@ -98,8 +98,10 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         state.run.given.context = vm_id;
     }
     let shares = options & with::SHARE_VARS != 0;
-    // Others are begun before the first of several is waited for, as they were asked for; a context is given first.
+    // Several are begun before the first of them is waited for, and other threads go on meanwhile; a context is given
+    // first.
     let at_once = options & (with::AT_ONCE | with::CONTEXT) == with::AT_ONCE
+        && !state.run.is_scheduled
         && state.vm.main().is_some_and(|main| !main.has_own_states);
     let future = match at_once {
         true => match subrequest::begin(part) {
