@@ -95,6 +95,8 @@ pub(crate) struct LuaLoc {
     /// What one call of a socket may read, in bytes.
     pub max_read: Val<u64>,
     pub log_errors: Val<bool>,
+    /// Calls that block the worker are told of.
+    pub log_blocking_calls: Val<bool>,
     /// How long code may run without waiting.
     pub max_run_time: Val<RunTime>,
     /// TLS of sockets.
@@ -115,7 +117,7 @@ impl ConfType for LuaLoc {
             preread_first = false,
             connect_timeout = 60_000, send_timeout = 60_000, read_timeout = 60_000,
             keepalive_timeout = 60_000, pool_size = 30, buffer_size = 4096, max_read = READ_MAX_BYTES, log_errors = true,
-            max_run_time = RunTime::default(),
+            log_blocking_calls = true, max_run_time = RunTime::default(),
         );
         self.ssl.merge(&parent.ssl);
         // Code says whether it verifies; there must be something to do it by.

@@ -336,6 +336,8 @@ pub(crate) const SETTINGS: &[Row] = &[
     Row::new("lua_socket_log_errors", LOC, Arity::FLAG, "on", "Whether failures of sockets are logged.", set!(loc, log_errors, first::flag)),
     Row::new("lua_max_run_time", LOC, Arity::ONE_TWO, "1s", "How long code may run without waiting before a warning says where it is; with end it is ended then, and its request with 500. 0: for ever.", set!(loc, max_run_time, run_time))
         .note("Weir's own. What waits begins anew. Calls of C's functions (patterns, the FFI) are interrupted when they return."),
+    Row::new("lua_log_blocking_calls", LOC, Arity::FLAG, "on", "Whether calls that block the worker (files of io, os.execute, luasocket) are warned of where they are made, once for each place.", set!(loc, log_blocking_calls, first::flag))
+        .note("Weir's own. Code of init_by_lua and init_worker_by_lua may block. Up to 100 places of a configuration are named."),
     Row::new("rewrite_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs rewrite_by_lua before the rewrite module.", set!(loc, rewrite_first, first::flag)),
     Row::new("access_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs access_by_lua before the modules that let in or refuse.", set!(loc, access_first, first::flag)),
     Row::new("precontent_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs precontent_by_lua before try_files and mirror.", set!(loc, precontent_first, first::flag)),

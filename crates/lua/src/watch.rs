@@ -171,14 +171,7 @@ pub(crate) fn overdue(state: &mut State<'_>, ms: u64, place: &str) -> Verdict {
 }
 
 fn limit_of(state: &State<'_>) -> RunTime {
-    match state.site() {
-        Some(site) => *site.conf().max_run_time,
-        None => {
-            let http = state.vm.gen.part::<HttpConf>();
-            let block = http.and_then(|http| http.locations.first());
-            block.map_or_else(RunTime::default, |block| *block.slots.get::<LuaLoc>().max_run_time)
-        }
-    }
+    state.setting(|conf| *conf.max_run_time).unwrap_or_default()
 }
 
 /// Watches code of that configuration.
