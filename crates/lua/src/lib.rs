@@ -16,6 +16,7 @@ mod crossing;
 mod filters;
 mod machine;
 mod phases;
+pub mod profile;
 mod proxy_ssl;
 mod rows;
 mod run;

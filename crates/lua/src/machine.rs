@@ -137,6 +137,10 @@ impl Host for State<'_> {
     fn overdue(&mut self, ms: u64, place: &str) -> Verdict {
         crate::watch::overdue(self, ms, place)
     }
+
+    fn sampled(&mut self, turns: u64, stack: &str) {
+        crate::profile::sampled(self, turns, stack);
+    }
 }
 
 impl<'a> State<'a> {
