@@ -224,6 +224,9 @@ pub(crate) const DICT_OF_STREAM: &str = "lua_shared_dict of stream";
 /// The least that OpenResty takes.
 const DICT_MIN_BYTES: u64 = 8 * 1024;
 
+/// OpenResty's longest line.
+const CAPTURE_MIN_BYTES: u64 = 4096;
+
 /// Code names them by numbers of two bytes.
 const DICTS_MAX: usize = 1 << 16;
 
@@ -341,6 +344,14 @@ pub(crate) const SETTINGS: &[Row] = &[
     Row::new("rewrite_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs rewrite_by_lua before the rewrite module.", set!(loc, rewrite_first, first::flag)),
     Row::new("access_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs access_by_lua before the modules that let in or refuse.", set!(loc, access_first, first::flag)),
     Row::new("precontent_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs precontent_by_lua before try_files and mirror.", set!(loc, precontent_first, first::flag)),
+    Row::new("lua_capture_error_log", Context::HTTP, Arity::ONE, "", "How much of what it writes to error logs a worker keeps for ngx.errlog.get_logs, the newest.", set!(main, capture, |d| match d.size(0)? {
+        size if size < CAPTURE_MIN_BYTES => {
+            let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
+            Err(d.bad(0, format!("invalid capture error log size \"{shown}\", minimum size is {CAPTURE_MIN_BYTES}")))
+        }
+        size => Ok(size),
+    }))
+        .note("http and stream may each have one of their own, for their own code. Lines of threads that are no workers are not kept."),
     Row::new("lua_vm_memory", Context::HTTP, Arity::ONE, "0", "How much memory one worker's Lua state may take; 0: no limit.", set!(main, memory, first::size))
         .note("Weir's own. What runs out of it ends with an error, and its request with 500."),
 ];

@@ -252,7 +252,7 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
 }
 
 /// The parts of the Lua side, in the order in which they are loaded.
-const PIECES: [(&str, &str); 19] = [
+const PIECES: [(&str, &str); 20] = [
     ("base", include_str!("../lua/base.lua")),
     ("coroutine", include_str!("../lua/coroutine.lua")),
     ("output", include_str!("../lua/output.lua")),
@@ -272,10 +272,11 @@ const PIECES: [(&str, &str); 19] = [
     ("ssl_client", include_str!("../lua/ssl_client.lua")),
     ("proxy_ssl", include_str!("../lua/proxy_ssl.lua")),
     ("blocking", include_str!("../lua/blocking.lua")),
+    ("errlog", include_str!("../lua/errlog.lua")),
 ];
 
 /// Of those, what a state of `stream` has: without requests, and with what sessions have instead.
-const OF_STREAM: [(&str, &str); 18] = [
+const OF_STREAM: [(&str, &str); 19] = [
     PIECES[0],
     ("stream", include_str!("../lua/stream.lua")),
     PIECES[1],
@@ -294,6 +295,7 @@ const OF_STREAM: [(&str, &str); 18] = [
     PIECES[16],
     PIECES[17],
     PIECES[18],
+    PIECES[19],
 ];
 
 /// The module of that name, as text.

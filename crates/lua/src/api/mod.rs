@@ -6,6 +6,7 @@ pub(crate) mod capture;
 pub(crate) mod control;
 mod dict;
 mod encode;
+mod errlog;
 mod headers;
 mod line;
 mod ocsp;
@@ -33,11 +34,12 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 23] = [
+        let lists: [&'static [OpRow]; 24] = [
             // The first tells the names.
             control::OPS,
             balancer::OPS,
             blocking::OPS,
+            errlog::OPS,
             capture::OPS,
             dict::OPS,
             output::OPS,

@@ -124,6 +124,7 @@ static OWN: &[Row] = &[
     same("lua_socket_buffer_size", SS),
     same("lua_socket_log_errors", SS),
     same("lua_log_blocking_calls", SS),
+    same("lua_capture_error_log", STREAM),
     same("lua_vm_memory", STREAM),
     Row::new(
         "preread_by_lua_no_postpone",
