@@ -132,6 +132,7 @@ mod lua_blocking;
 mod lua_bounds;
 mod lua_command;
 mod lua_core;
+mod lua_directives;
 mod lua_errlog;
 mod lua_inventory;
 mod lua_mends;

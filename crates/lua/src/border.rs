@@ -107,8 +107,6 @@ pub(crate) struct Thread {
 /// What a yield is for, as light userdata.
 const MARK: *mut c_void = ptr::without_provenance_mut(1);
 const LEAVE: *mut c_void = ptr::without_provenance_mut(2);
-/// Coroutines that are kept to be used again.
-const IDLE_MAX: usize = 512;
 
 /// One Lua state.
 pub(crate) struct Engine {
@@ -118,6 +116,8 @@ pub(crate) struct Engine {
     entry: c_int,
     /// By which others see that Lua runs.
     seat: Arc<Seat>,
+    /// Coroutines that are kept to be used again.
+    idle_max: usize,
     /// Its memory was out, and hardly any of it was garbage.
     is_spent: Cell<bool>,
 }
@@ -767,9 +767,13 @@ unsafe fn place_of(l: *mut lua::lua_State) -> String {
 }
 
 impl Engine {
-    /// Begins a state that may take so many bytes. `text` is Lua code that is given the function to call, the place
+    /// Begins a state that may take so many bytes and keeps so many coroutines. `text` is Lua code that is given the function to call, the place
     /// of its answers, a null pointer and the functions above; it answers the function that [`Engine::enter`] calls.
-    pub(crate) fn new(max_bytes: usize, text: &[u8], host: &mut dyn Host) -> Entered<Engine> {
+    pub(crate) fn new(
+        (max_bytes, idle_max): (usize, usize),
+        text: &[u8],
+        host: &mut dyn Host,
+    ) -> Entered<Engine> {
         let memory = Bounded::new(max_bytes);
         let out = Out { p: ptr::null(), n: 0, x: 0.0, i: 0, k: 0 };
         let (answer, caller) = (Answer::default(), ptr::null_mut());
@@ -792,8 +796,14 @@ impl Engine {
             let memory = ptr::addr_of_mut!((*shared).memory).cast::<c_void>();
             lua::lua_newstate(allocate, memory)
         };
-        let mut engine =
-            Engine { state, shared, entry: 0, seat: Seat::of_thread(), is_spent: Cell::new(false) };
+        let mut engine = Engine {
+            state,
+            shared,
+            entry: 0,
+            seat: Seat::of_thread(),
+            idle_max,
+            is_spent: Cell::new(false),
+        };
         if state.is_null() {
             return Err(Failure::Memory);
         }
@@ -1150,7 +1160,7 @@ impl Engine {
     pub(crate) fn put_back(&self, thread: Thread) {
         // SAFETY: `shared` is not borrowed.
         let idle = unsafe { &mut (*self.shared).idle };
-        if idle.len() < IDLE_MAX {
+        if idle.len() < self.idle_max {
             idle.push(thread);
         } else {
             self.release(thread);

@@ -71,6 +71,7 @@ pub(crate) const PHASES: &[PhaseHandler] = &[
     in_phase::<{ context::ACCESS }>(Phase::Access),
     in_phase::<{ context::CONTENT }>(Phase::Content),
     in_phase::<{ context::LOG }>(Phase::Log),
+    crate::trim::PHASE,
 ];
 
 /// A run that waits, between the handler and the future that goes on with it.

@@ -344,6 +344,20 @@ pub(crate) const SETTINGS: &[Row] = &[
     Row::new("rewrite_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs rewrite_by_lua before the rewrite module.", set!(loc, rewrite_first, first::flag)),
     Row::new("access_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs access_by_lua before the modules that let in or refuse.", set!(loc, access_first, first::flag)),
     Row::new("precontent_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs precontent_by_lua before try_files and mirror.", set!(loc, precontent_first, first::flag)),
+    Row::new("lua_thread_cache_max_entries", Context::HTTP, Arity::ONE, "1024", "How many coroutines that have ended a worker keeps, to run further code on.", set!(main, thread_cache, first::num)),
+    Row::new("lua_malloc_trim", Context::HTTP, Arity::ONE, "0", "After how many requests (in stream: sessions) a worker gives back all memory that is free; 0: it does not.", set!(loc, malloc_trim, first::num))
+        .note("Off unless it is asked for, and not 1000: the allocator gives pages back by itself, and here all of it is looked through, which holds the worker."),
+    Row::new("lua_load_resty_core", Context::HTTP, Arity::FLAG, "on", "Whether resty.core is there; it always is.", |cf, d| {
+        d.flag()?;
+        cf.warn(d, "lua_load_resty_core is deprecated and has no effect, as in OpenResty: resty.core is always there; remove the directive");
+        Ok(())
+    }),
+    Row::new("lua_socket_send_lowat", LOC, Arity::ONE, "0", "Least free send buffer of sockets.", |cf, d| {
+        if d.size(0)? > 0 {
+            cf.warn(d, "\"lua_socket_send_lowat\" has no effect: Linux has no SO_SNDLOWAT, where nginx ignores it as well; remove the directive");
+        }
+        Ok(())
+    }).once().note("Linux has no SO_SNDLOWAT; OpenResty ignores it there too."),
     Row::new("lua_capture_error_log", Context::HTTP, Arity::ONE, "", "How much of what it writes to error logs a worker keeps for ngx.errlog.get_logs, the newest.", set!(main, capture, |d| match d.size(0)? {
         size if size < CAPTURE_MIN_BYTES => {
             let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
