@@ -18,10 +18,11 @@ const CONF: &str = r#"worker_processes 2; pid the.pid; error_log e.log notice; e
         ngx.say((work.slow(1e5)))
     } }
     location /in_c { content_by_lua_block {
-        local text = ("x"):rep(6000)
+        local text = ("x"):rep(3000)
         local found = text:find(".-b")
         ngx.say(found == nil)
     } }
+    location /stuck { content_by_lua_block { os.execute("while ! test -e %%DIR%%/go; do sleep 0.05; done") ngx.say("done") } }
     location /spawned { content_by_lua_block {
         local work = require "work"
         ngx.thread.wait(ngx.thread.spawn(function() ngx.say(work.hot(1e6)) end))
@@ -177,6 +178,17 @@ fn calls_of_c_count_and_waits_do_not() {
     let text = refused(&server, &["--seconds", "1", "-o", "no.svg"]);
     assert!(text.contains("there are no samples: no Lua code has run"), "{text}");
     assert!(!server.dir().join("no.svg").exists());
+    // Not even what never comes back is lost.
+    let stuck = std::thread::spawn({
+        let peer = server.on(0);
+        move || peer.get("/stuck").text()
+    });
+    expect_soon("it", || log(&server).contains("calls os.execute"));
+    let stacks = profile(&server, &[]);
+    let (at, _) = samples(&stacks, "(a function of C's that has not returned);?");
+    assert!(at > 100, "{stacks:?}");
+    std::fs::write(server.dir().join("go"), "").unwrap();
+    assert_eq!(stuck.join().unwrap(), "done\n");
     let _load = Load::on(&server, Some("/waits"));
     let output = command(&server, &["--seconds", "1", "-o", "few.txt"]).output().unwrap();
     let few = if output.status.success() { folded(&server.read("few.txt")) } else { Vec::new() };

@@ -21,6 +21,11 @@ use std::time::{Duration, Instant};
 /// More different stacks, or more of their text, are counted as one for each worker and phase.
 const STACKS_MAX: usize = 20_000;
 const STACKS_MAX_BYTES: usize = 16 << 20;
+/// Whose samples are waited for at the end, who has been in one function of C's for long, and how often it is looked.
+const PATIENCE: Duration = Duration::from_millis(250);
+const LOOK: Duration = Duration::from_millis(10);
+/// And what stands for it if that does not return.
+const UNRETURNED: &str = "(a function of C's that has not returned)";
 const MORE: &str = "(more stacks)";
 
 /// What is counted.
@@ -99,7 +104,18 @@ impl Profile {
 
     /// Ends it: a line for each stack, the calls from the outermost between semicolons, and the number of samples.
     pub fn end(self) -> Vec<u8> {
-        let counted = counts().take();
+        let since = Instant::now();
+        let waiting = || seats().iter().map(|seat| seat.waiting_turns()).sum::<u64>();
+        while waiting() > 0 && since.elapsed() < PATIENCE {
+            std::thread::sleep(LOOK);
+        }
+        let mut counted = counts().take();
+        if let Some(counted) = counted.as_mut().filter(|counted| counted.only.is_none()) {
+            match waiting() {
+                0 => {}
+                turns => counted.add(UNRETURNED, "?", turns),
+            }
+        }
         // The next one may have begun.
         std::mem::forget(self);
         counted.map_or_else(Vec::new, Counts::folded)

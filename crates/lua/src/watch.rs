@@ -141,6 +141,15 @@ impl Seat {
         }
     }
 
+    /// How many samples that were wanted have not been taken, though Lua still runs.
+    pub(crate) fn waiting_turns(&self) -> u64 {
+        let entry = self.entries.load(Ordering::Relaxed);
+        match self.turns_of.load(Ordering::Relaxed) == entry {
+            true => self.turns.load(Ordering::Relaxed),
+            false => 0,
+        }
+    }
+
     /// How many samples of the entry at hand are due; there are none then.
     pub(crate) fn take_turns(&self) -> u64 {
         let entry = self.entries.load(Ordering::Relaxed);
@@ -265,11 +274,12 @@ mod tests {
         seat.begin();
         seat.want_samples(1);
         seat.want_samples(2);
+        assert_eq!(seat.waiting_turns(), 3);
         assert_eq!((seat.take_turns(), seat.take_turns()), (3, 0));
         seat.want_samples(1);
         seat.end();
         seat.begin();
-        assert_eq!(seat.take_turns(), 0);
+        assert_eq!((seat.waiting_turns(), seat.take_turns()), (0, 0));
         seat.want_samples(1);
         assert_eq!(seat.take_turns(), 1);
         seat.end();
