@@ -4,6 +4,7 @@
 
 pub mod bind;
 pub mod block;
+pub mod captured;
 pub mod carried;
 mod client_addr;
 pub mod common;

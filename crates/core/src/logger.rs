@@ -2,6 +2,7 @@
 
 pub use crate::log_pipe::begin_threads;
 
+use crate::captured;
 use crate::log_pipe::Pipe;
 use crate::programs;
 use std::collections::BTreeMap;
@@ -338,6 +339,9 @@ impl ErrorLog {
         let line = format(level, connection, text);
         if let Some(f) = OVERHEARS.get() {
             f(level, text);
+        }
+        if captured::is_wanted() && self.sinks.iter().any(|(_, l)| level <= *l) {
+            captured::keep(level, &line[..line.len() - 1]);
         }
         for (sink, max) in &self.sinks {
             if level > *max {

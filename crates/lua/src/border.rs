@@ -20,6 +20,7 @@
 
 use crate::crossing::{kept, Answer, Args, Entered, Failure, Host, Item, Items, Values, Went};
 use crate::machine::code;
+use crate::profile;
 use crate::watch::{Seat, Verdict};
 use mlua_sys as lua;
 use std::any::Any;
@@ -106,8 +107,6 @@ pub(crate) struct Thread {
 /// What a yield is for, as light userdata.
 const MARK: *mut c_void = ptr::without_provenance_mut(1);
 const LEAVE: *mut c_void = ptr::without_provenance_mut(2);
-/// Coroutines that are kept to be used again.
-const IDLE_MAX: usize = 512;
 
 /// One Lua state.
 pub(crate) struct Engine {
@@ -117,6 +116,8 @@ pub(crate) struct Engine {
     entry: c_int,
     /// By which others see that Lua runs.
     seat: Arc<Seat>,
+    /// Coroutines that are kept to be used again.
+    idle_max: usize,
     /// Its memory was out, and hardly any of it was garbage.
     is_spent: Cell<bool>,
 }
@@ -590,8 +591,12 @@ unsafe fn text_at(l: *mut lua::lua_State, at: c_int) -> String {
 extern "C" {
     /// The hook at work is over, although it has not returned (`luajit/build/hook.c`).
     fn weir_leave_hook(l: *mut lua::lua_State);
+    /// The line of the call that code has come back from before the instruction at hand; 0 if it has not.
+    fn weir_called_line(l: *mut lua::lua_State) -> c_int;
 }
 
+/// So many calls of a sample are counted, from the innermost.
+const SAMPLE_CALLS: c_int = 64;
 /// So many calls of a place are shown.
 const PLACE_CALLS: c_int = 16;
 /// The chunk whose code keeps the accounts of runs (`lua/prelude.lua`).
@@ -650,6 +655,7 @@ unsafe extern "C-unwind" fn hook(l: *mut lua::lua_State, _: *mut lua::lua_Debug)
     // SAFETY: the state is the running one. Errors leave a frame with nothing to drop.
     unsafe {
         if !ENDS.get() {
+            take_samples(l);
             match judge_overdue(l) {
                 Verdict::Ends => ENDS.set(true),
                 Verdict::GoesOn => return disarm(l),
@@ -696,6 +702,59 @@ unsafe fn judge_overdue(l: *mut lua::lua_State) -> Verdict {
     verdict
 }
 
+/// Tells the host of samples that a profile wants of this entry.
+unsafe fn take_samples(l: *mut lua::lua_State) {
+    let turns = Seat::of_thread().take_turns();
+    if turns == 0 {
+        return;
+    }
+    let Some((host, shared)) = HOST.take() else { return };
+    // SAFETY: as in `judge_overdue`.
+    unsafe {
+        let stack = calls_of(l);
+        let told = catch_unwind(AssertUnwindSafe(|| (*host).sampled(turns, &stack)));
+        if let Err(panic) = told {
+            (*shared).panic = Some(panic);
+        }
+    }
+    HOST.set(Some((host, shared)));
+}
+
+/// The calls of a coroutine from the outermost, and the line that it is at, between semicolons.
+unsafe fn calls_of(l: *mut lua::lua_State) -> String {
+    let mut calls = Vec::new();
+    for level in 0..=SAMPLE_CALLS {
+        // SAFETY: plain data, which is read only where it was filled; texts are the state's, and end with a zero.
+        unsafe {
+            let mut at: lua::lua_Debug = std::mem::zeroed();
+            if lua::lua_getstack(l, level, &mut at) == 0
+                || lua::lua_getinfo(l, c"Sln".as_ptr(), &mut at) == 0
+            {
+                break;
+            }
+            if level == SAMPLE_CALLS {
+                calls.push("(more calls)".to_owned());
+                break;
+            }
+            let file = CStr::from_ptr(at.short_src.as_ptr()).to_string_lossy();
+            let name = match at.name.is_null() {
+                true => None,
+                false => Some(CStr::from_ptr(at.name).to_string_lossy()),
+            };
+            if level == 0 && at.currentline > 0 {
+                let line = match weir_called_line(l) {
+                    0 => at.currentline,
+                    line => line,
+                };
+                calls.push(format!("{file}:{line}"));
+            }
+            calls.push(profile::call(name.as_deref(), &file, at.linedefined));
+        }
+    }
+    calls.reverse();
+    calls.join(";")
+}
+
 /// Where code is, from the innermost call outwards, as lines.
 unsafe fn place_of(l: *mut lua::lua_State) -> String {
     let mut text = String::from("stack traceback:");
@@ -722,9 +781,13 @@ unsafe fn place_of(l: *mut lua::lua_State) -> String {
 }
 
 impl Engine {
-    /// Begins a state that may take so many bytes. `text` is Lua code that is given the function to call, the place
+    /// Begins a state that may take so many bytes and keeps so many coroutines. `text` is Lua code that is given the function to call, the place
     /// of its answers, a null pointer and the functions above; it answers the function that [`Engine::enter`] calls.
-    pub(crate) fn new(max_bytes: usize, text: &[u8], host: &mut dyn Host) -> Entered<Engine> {
+    pub(crate) fn new(
+        (max_bytes, idle_max): (usize, usize),
+        text: &[u8],
+        host: &mut dyn Host,
+    ) -> Entered<Engine> {
         let memory = Bounded::new(max_bytes);
         let out = Out { p: ptr::null(), n: 0, x: 0.0, i: 0, k: 0 };
         let (answer, caller) = (Answer::default(), ptr::null_mut());
@@ -747,8 +810,14 @@ impl Engine {
             let memory = ptr::addr_of_mut!((*shared).memory).cast::<c_void>();
             lua::lua_newstate(allocate, memory)
         };
-        let mut engine =
-            Engine { state, shared, entry: 0, seat: Seat::of_thread(), is_spent: Cell::new(false) };
+        let mut engine = Engine {
+            state,
+            shared,
+            entry: 0,
+            seat: Seat::of_thread(),
+            idle_max,
+            is_spent: Cell::new(false),
+        };
         if state.is_null() {
             return Err(Failure::Memory);
         }
@@ -1105,7 +1174,7 @@ impl Engine {
     pub(crate) fn put_back(&self, thread: Thread) {
         // SAFETY: `shared` is not borrowed.
         let idle = unsafe { &mut (*self.shared).idle };
-        if idle.len() < IDLE_MAX {
+        if idle.len() < self.idle_max {
             idle.push(thread);
         } else {
             self.release(thread);
@@ -1228,6 +1297,8 @@ impl Drop for Engine {
             fn overdue(&mut self, _: u64, _: &str) -> Verdict {
                 Verdict::GoesOn
             }
+
+            fn sampled(&mut self, _: u64, _: &str) {}
         }
         if !self.state.is_null() {
             let state = self.state;

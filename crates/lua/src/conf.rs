@@ -10,6 +10,9 @@ use weir_dict::Dict;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
 use weir_upstream::Outgoing;
 
+/// How many coroutines a state keeps where nobody says otherwise.
+const THREAD_CACHE: usize = 1024;
+
 /// A `lua_shared_dict`.
 pub(crate) struct DictConf {
     pub name: Vec<u8>,
@@ -36,6 +39,10 @@ pub(crate) struct LuaMain {
     pub regex_cache: Val<u64>,
     pub regex_match_limit: Val<u64>,
     pub memory: Val<u64>,
+    /// Coroutines that a state keeps to be used again.
+    pub thread_cache: Val<u64>,
+    /// Bytes of lines of the error log that a worker keeps.
+    pub capture: Val<u64>,
     pub dicts: Vec<DictConf>,
     /// How many connections are kept to servers that code names, by the upstreams' numbers.
     pub balancers: HashMap<usize, Arc<AtomicUsize>>,
@@ -51,6 +58,10 @@ impl LuaMain {
         self.is_used = true;
         self.codes.push(code);
         self.codes.len() as u32 - 1
+    }
+
+    pub(crate) fn thread_cache_max(&self) -> usize {
+        self.thread_cache.as_option().map_or(THREAD_CACHE, |n| *n as usize)
     }
 
     pub(crate) fn memory_max(&self) -> usize {
@@ -97,6 +108,10 @@ pub(crate) struct LuaLoc {
     /// What one call of a socket may read, in bytes.
     pub max_read: Val<u64>,
     pub log_errors: Val<bool>,
+    /// After so many requests memory is given back; 0: never.
+    pub malloc_trim: Val<u64>,
+    /// Calls that block the worker are told of.
+    pub log_blocking_calls: Val<bool>,
     /// How long code may run without waiting.
     pub max_run_time: Val<RunTime>,
     /// TLS of sockets.
@@ -117,7 +132,7 @@ impl ConfType for LuaLoc {
             preread_first = false,
             connect_timeout = 60_000, send_timeout = 60_000, read_timeout = 60_000,
             keepalive_timeout = 60_000, pool_size = 30, buffer_size = 4096, max_read = READ_MAX_BYTES, log_errors = true,
-            max_run_time = RunTime::default(),
+            log_blocking_calls = true, malloc_trim = 0, max_run_time = RunTime::default(),
         );
         self.ssl.merge(&parent.ssl);
         // Code says whether it verifies; there must be something to do it by.

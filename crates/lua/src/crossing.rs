@@ -29,6 +29,9 @@ pub(crate) trait Host {
 
     /// Code has run for so long, and is at this place now: what becomes of it.
     fn overdue(&mut self, ms: u64, place: &str) -> Verdict;
+
+    /// So many samples of a profile have found code here: its calls from the outermost, between semicolons.
+    fn sampled(&mut self, turns: u64, stack: &str);
 }
 
 /// Places of what Lua gives to be kept.

@@ -16,12 +16,14 @@ mod crossing;
 mod filters;
 mod machine;
 mod phases;
+pub mod profile;
 mod proxy_ssl;
 mod rows;
 mod run;
 mod site;
 mod ssl;
 mod stream;
+mod trim;
 mod vm;
 mod watch;
 

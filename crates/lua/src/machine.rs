@@ -1,15 +1,17 @@
 //! What Lua asks, as operations see it.
 
+use crate::conf::LuaLoc;
 use crate::crossing::{Answer, Args, Host};
 use crate::run::{Run, WaitFor};
-use crate::site::{Site, Who};
+use crate::site::{Block, Site, Who};
 use crate::vm::Vm;
 use crate::watch::Verdict;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::Session as _;
+use weir_http::generation::HttpConf;
 use weir_http::Request;
-use weir_stream::Session;
+use weir_stream::{Session, StreamConf};
 
 /// What is in an answer.
 pub(crate) mod code {
@@ -135,6 +137,10 @@ impl Host for State<'_> {
     fn overdue(&mut self, ms: u64, place: &str) -> Verdict {
         crate::watch::overdue(self, ms, place)
     }
+
+    fn sampled(&mut self, turns: u64, stack: &str) {
+        crate::profile::sampled(self, turns, stack);
+    }
 }
 
 impl<'a> State<'a> {
@@ -156,6 +162,21 @@ impl State<'_> {
             (Some(r), _) => Some(Site::Location(Rc::clone(r.loc()))),
             (None, Some(s)) => Some(Site::Server(Arc::clone(s.base()))),
             (None, None) => self.run.site.clone(),
+        }
+    }
+
+    /// A setting that is in force here; one of the block's where no location or server is known.
+    pub(crate) fn setting<T>(&self, of: impl FnOnce(&LuaLoc) -> T) -> Option<T> {
+        if let Some(site) = self.site() {
+            return Some(of(site.conf()));
+        }
+        let gen = &self.vm.gen;
+        match self.vm.block {
+            Block::Http => {
+                let block = gen.part::<HttpConf>()?.locations.first()?;
+                Some(of(block.slots.get::<LuaLoc>()))
+            }
+            Block::Stream => Some(of(gen.part::<StreamConf>()?.bases().next()?.conf::<LuaLoc>())),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::run::{context, Outcome, Run, Step};
 use crate::site::{Block, Who};
 use crate::vm::{main_of, Vm};
 use std::rc::Rc;
+use weir_core::captured::{self, Of};
 use weir_core::worker::AtWorker;
 use weir_core::{LocalFuture, Worker};
 use weir_http::body::{self, BodyError};
@@ -71,6 +72,7 @@ pub(crate) const PHASES: &[PhaseHandler] = &[
     in_phase::<{ context::ACCESS }>(Phase::Access),
     in_phase::<{ context::CONTENT }>(Phase::Content),
     in_phase::<{ context::LOG }>(Phase::Log),
+    crate::trim::PHASE,
 ];
 
 /// A run that waits, between the handler and the future that goes on with it.
@@ -236,7 +238,14 @@ use weir_core::Session;
 /// A worker serves by its newest generation: states of older ones end, and the new one begins.
 pub(crate) fn begin_worker(worker: &Rc<Worker>, block: Block) {
     let gen = worker.generation();
-    Vm::end_others(worker, Some(gen.shared.number));
+    let number = gen.shared.number;
+    Vm::end_others(worker, Some(number));
+    let of = match block {
+        Block::Http => Of::Http,
+        Block::Stream => Of::Stream,
+    };
+    let capture = main_of(&gen.shared, block).and_then(|main| main.capture.as_option());
+    captured::begin(of, number, capture.map(|bytes| *bytes as usize));
     let Some(main) = main_of(&gen.shared, block).filter(|main| main.is_used) else { return };
     let vm = Vm::of(worker, &gen.shared, block);
     if let Some(code) = main.init_worker {

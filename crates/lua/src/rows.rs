@@ -224,6 +224,9 @@ pub(crate) const DICT_OF_STREAM: &str = "lua_shared_dict of stream";
 /// The least that OpenResty takes.
 const DICT_MIN_BYTES: u64 = 8 * 1024;
 
+/// OpenResty's longest line.
+const CAPTURE_MIN_BYTES: u64 = 4096;
+
 /// Code names them by numbers of two bytes.
 const DICTS_MAX: usize = 1 << 16;
 
@@ -336,9 +339,33 @@ pub(crate) const SETTINGS: &[Row] = &[
     Row::new("lua_socket_log_errors", LOC, Arity::FLAG, "on", "Whether failures of sockets are logged.", set!(loc, log_errors, first::flag)),
     Row::new("lua_max_run_time", LOC, Arity::ONE_TWO, "1s", "How long code may run without waiting before a warning says where it is; with end it is ended then, and its request with 500. 0: for ever.", set!(loc, max_run_time, run_time))
         .note("Weir's own. What waits begins anew. Calls of C's functions (patterns, the FFI) are interrupted when they return."),
+    Row::new("lua_log_blocking_calls", LOC, Arity::FLAG, "on", "Whether calls that block the worker (files of io, os.execute, luasocket) are warned of where they are made, once for each place.", set!(loc, log_blocking_calls, first::flag))
+        .note("Weir's own. Code of init_by_lua and init_worker_by_lua may block. Up to 100 places of a configuration are named."),
     Row::new("rewrite_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs rewrite_by_lua before the rewrite module.", set!(loc, rewrite_first, first::flag)),
     Row::new("access_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs access_by_lua before the modules that let in or refuse.", set!(loc, access_first, first::flag)),
     Row::new("precontent_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs precontent_by_lua before try_files and mirror.", set!(loc, precontent_first, first::flag)),
+    Row::new("lua_thread_cache_max_entries", Context::HTTP, Arity::ONE, "1024", "How many coroutines that have ended a worker keeps, to run further code on.", set!(main, thread_cache, first::num)),
+    Row::new("lua_malloc_trim", Context::HTTP, Arity::ONE, "0", "After how many requests (in stream: sessions) a worker gives back all memory that is free; 0: it does not.", set!(loc, malloc_trim, first::num))
+        .note("Off unless it is asked for, and not 1000: the allocator gives pages back by itself, and here all of it is looked through, which holds the worker."),
+    Row::new("lua_load_resty_core", Context::HTTP, Arity::FLAG, "on", "Whether resty.core is there; it always is.", |cf, d| {
+        d.flag()?;
+        cf.warn(d, "lua_load_resty_core is deprecated and has no effect, as in OpenResty: resty.core is always there; remove the directive");
+        Ok(())
+    }),
+    Row::new("lua_socket_send_lowat", LOC, Arity::ONE, "0", "Least free send buffer of sockets.", |cf, d| {
+        if d.size(0)? > 0 {
+            cf.warn(d, "\"lua_socket_send_lowat\" has no effect: Linux has no SO_SNDLOWAT, where nginx ignores it as well; remove the directive");
+        }
+        Ok(())
+    }).once().note("Linux has no SO_SNDLOWAT; OpenResty ignores it there too."),
+    Row::new("lua_capture_error_log", Context::HTTP, Arity::ONE, "", "How much of what it writes to error logs a worker keeps for ngx.errlog.get_logs, the newest.", set!(main, capture, |d| match d.size(0)? {
+        size if size < CAPTURE_MIN_BYTES => {
+            let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
+            Err(d.bad(0, format!("invalid capture error log size \"{shown}\", minimum size is {CAPTURE_MIN_BYTES}")))
+        }
+        size => Ok(size),
+    }))
+        .note("http and stream may each have one of their own, for their own code. Lines of threads that are no workers are not kept."),
     Row::new("lua_vm_memory", Context::HTTP, Arity::ONE, "0", "How much memory one worker's Lua state may take; 0: no limit.", set!(main, memory, first::size))
         .note("Weir's own. What runs out of it ends with an error, and its request with 500."),
 ];

@@ -236,10 +236,12 @@ impl Vm {
     }
 
     fn begin(self: &Rc<Vm>) {
-        let max = self.main().map_or(usize::MAX, |main| main.memory_max());
+        let none = LuaMain::default();
+        let main = self.main().unwrap_or(&none);
+        let bounds = (main.memory_max(), main.thread_cache_max());
         let mut run = Run::new(self, context::INIT);
         let mut state = State { r: None, s: None, run: &mut run, vm: self };
-        match Engine::new(max, PRELUDE.as_bytes(), &mut state) {
+        match Engine::new(bounds, PRELUDE.as_bytes(), &mut state) {
             Ok(engine) => drop(self.engine.set(engine)),
             Err(e) => return self.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e))),
         }

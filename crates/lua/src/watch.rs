@@ -47,6 +47,8 @@ static LEAST_MS: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Seats are looked at so many times within it, and neither more nor less often than this.
 const LOOKS: u64 = 4;
 const LOOK_MS: std::ops::RangeInclusive<u64> = 10..=250;
+/// After so many samples that were not taken the thread is interrupted again.
+const ASK_AGAIN: u64 = 8;
 /// Who has not looked at itself after so many questions is in a function of C's.
 const QUESTIONS: u64 = 4;
 
@@ -72,6 +74,9 @@ pub(crate) struct Seat {
     asked: AtomicU64,
     accused: AtomicU64,
     accused_ms: AtomicU64,
+    /// Samples that a profile wants of an entry, and of which.
+    turns: AtomicU64,
+    turns_of: AtomicU64,
 }
 
 impl Seat {
@@ -91,6 +96,8 @@ impl Seat {
             asked: none(),
             accused: AtomicU64::new(u64::MAX),
             accused_ms: none(),
+            turns: none(),
+            turns_of: none(),
         });
         let mut all = SEATS.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|seat| seat.strong_count() > 0);
@@ -117,6 +124,41 @@ impl Seat {
         is_meant.then(|| self.accused_ms.load(Ordering::Relaxed))
     }
 
+    /// So many samples are due if Lua runs: they are taken before its next instruction.
+    pub(crate) fn want_samples(&self, turns: u64) {
+        let entry = self.entries.load(Ordering::Relaxed);
+        if entry.is_multiple_of(2) {
+            return;
+        }
+        if self.turns_of.load(Ordering::Relaxed) != entry {
+            self.turns.store(0, Ordering::Relaxed);
+            self.turns_of.store(entry, Ordering::Release);
+        }
+        // What waits in C is interrupted once, and not at each turn; the hook of one interrupt in many is lost.
+        let waiting = self.turns.fetch_add(turns, Ordering::Relaxed);
+        if waiting == 0 || waiting / ASK_AGAIN != (waiting + turns) / ASK_AGAIN {
+            self.thread.interrupt();
+        }
+    }
+
+    /// How many samples that were wanted have not been taken, though Lua still runs.
+    pub(crate) fn waiting_turns(&self) -> u64 {
+        let entry = self.entries.load(Ordering::Relaxed);
+        match self.turns_of.load(Ordering::Relaxed) == entry {
+            true => self.turns.load(Ordering::Relaxed),
+            false => 0,
+        }
+    }
+
+    /// How many samples of the entry at hand are due; there are none then.
+    pub(crate) fn take_turns(&self) -> u64 {
+        let entry = self.entries.load(Ordering::Relaxed);
+        match self.turns_of.load(Ordering::Acquire) == entry {
+            true => self.turns.swap(0, Ordering::Relaxed),
+            false => 0,
+        }
+    }
+
     fn settle(&self) {
         self.settled.store(self.entries.load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -139,6 +181,12 @@ impl Seat {
         self.thread.interrupt();
         (self.asked.fetch_add(1, Ordering::Relaxed) == QUESTIONS).then_some(ms)
     }
+}
+
+/// Those of all threads that have run Lua.
+pub(crate) fn seats() -> Vec<Arc<Seat>> {
+    let seats = SEATS.lock().unwrap_or_else(PoisonError::into_inner);
+    seats.iter().filter_map(Weak::upgrade).collect()
 }
 
 /// The entry at hand was asked, and has come to its next instruction.
@@ -171,14 +219,7 @@ pub(crate) fn overdue(state: &mut State<'_>, ms: u64, place: &str) -> Verdict {
 }
 
 fn limit_of(state: &State<'_>) -> RunTime {
-    match state.site() {
-        Some(site) => *site.conf().max_run_time,
-        None => {
-            let http = state.vm.gen.part::<HttpConf>();
-            let block = http.and_then(|http| http.locations.first());
-            block.map_or_else(RunTime::default, |block| *block.slots.get::<LuaLoc>().max_run_time)
-        }
-    }
+    state.setting(|conf| *conf.max_run_time).unwrap_or_default()
 }
 
 /// Watches code of that configuration.
@@ -211,8 +252,7 @@ fn watch() {
         let least_ms = LEAST_MS.load(Ordering::Relaxed);
         let look_ms = (least_ms / LOOKS).clamp(*LOOK_MS.start(), *LOOK_MS.end());
         std::thread::sleep(Duration::from_millis(look_ms));
-        let seats = SEATS.lock().unwrap_or_else(PoisonError::into_inner);
-        let seats: Vec<Arc<Seat>> = seats.iter().filter_map(Weak::upgrade).collect();
+        let seats = seats();
         let now_ms = clock::mono_ms();
         for ms in seats.iter().filter_map(|seat| seat.look(now_ms, least_ms)) {
             let text = "lua code has run for";
@@ -225,6 +265,25 @@ fn watch() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_are_of_the_entry_that_they_were_wanted_of() {
+        let seat = Seat::new();
+        seat.want_samples(3);
+        assert_eq!(seat.take_turns(), 0, "Lua does not run");
+        seat.begin();
+        seat.want_samples(1);
+        seat.want_samples(2);
+        assert_eq!(seat.waiting_turns(), 3);
+        assert_eq!((seat.take_turns(), seat.take_turns()), (3, 0));
+        seat.want_samples(1);
+        seat.end();
+        seat.begin();
+        assert_eq!((seat.waiting_turns(), seat.take_turns()), (0, 0));
+        seat.want_samples(1);
+        assert_eq!(seat.take_turns(), 1);
+        seat.end();
+    }
 
     #[test]
     fn an_entry_is_accused_once_it_has_been_there_for_long() {

@@ -10,6 +10,7 @@ use weir_core::counters::AllCounters;
 use weir_core::generation::Generation;
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_core::os_text;
+use weir_lua::profile::Profile as LuaProfile;
 use weir_profile::Recorder;
 use weir_runtime::sampling::FREQUENCY_MAX_HZ;
 use weir_runtime::{memory, process, trusted};
@@ -99,6 +100,32 @@ pub fn profile(asker: &Asker<'_>) -> Result<Vec<u8>, String> {
     drop(profile);
     memory::give_back();
     Ok(answer)
+}
+
+pub const LUA_PROFILE_WORDS: &[&str] = &["seconds", "frequency", "worker"];
+
+/// `lua-profile [seconds=N] [frequency=HZ] [worker=N]`: folded. It ends early when he goes who asked.
+pub fn lua_profile(asker: &Asker<'_>) -> Result<Vec<u8>, String> {
+    let seconds = number(asker, "seconds", SECONDS, SECONDS_MAX)?;
+    let most = u64::from(FREQUENCY_MAX_HZ);
+    let frequency = number(asker, "frequency", u64::from(FREQUENCY_HZ), most)? as u32;
+    let only = asker.word("worker").map(|n| n.parse::<usize>());
+    let only = only.transpose().map_err(|_| "worker is a number from 0 on".to_owned())?;
+    let workers = served()?.1.workers();
+    if only.is_some_and(|worker| worker >= workers) {
+        return Err("there is no such worker".into());
+    }
+    let mut profile = LuaProfile::begin(frequency, only).map_err(|e| refused(&e))?;
+    let text = format!("a profile of Lua of {seconds} s is made, asked for by user {}", asker.uid);
+    asker.log.log(LogLevel::Notice, None, text.as_bytes());
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() < end {
+        profile.turn();
+        if !asker.is_there() {
+            return Err("nobody waits for the profile".into());
+        }
+    }
+    Ok(profile.end())
 }
 
 /// A profile from now to the end of the process, or of the directive.

@@ -34,7 +34,7 @@ Usage: {name} [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename] [-g
        {name} ship status | install NAME [--dashboards URL] [-p prefix] [-c filename]
        {name} lua [OPTION]... [-e CODE] [FILE [ARGUMENT]...]
        {name} top [-p PID | -c filename | URL...] [--once | --json] [--interval TIME] [--user NAME:PASSWORD]
-       {name} profile [-p PID | -c filename] [--seconds N] [--frequency HZ] [--worker N] [-o FILE]
+       {name} profile [--lua] [-p PID | -c filename] [--seconds N] [--frequency HZ] [--worker N] [-o FILE]
 
 Options:
   -?,-h         : this help
@@ -250,6 +250,7 @@ fn profile(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<A
             b"--help" | b"-h" | b"-?" => return Ok(Action::ProfileHelp),
             b"--seconds" => wanted.seconds = number(value()?)?,
             b"--frequency" => wanted.frequency_hz = number(value()?)?,
+            b"--lua" => wanted.is_of_lua = true,
             b"--worker" => wanted.worker = Some(number(value()?)?),
             b"-o" => wanted.out = paths::path(&value()?).into_owned(),
             b"-p" => {

@@ -67,6 +67,7 @@ pub struct Question {
 pub const QUESTIONS: &[Question] = &[
     Question { name: "version", words: &[], answer: |_| Ok(version()) },
     Question { name: "profile", words: asked::PROFILE_WORDS, answer: asked::profile },
+    Question { name: "lua-profile", words: asked::LUA_PROFILE_WORDS, answer: asked::lua_profile },
     Question { name: "trace", words: trace::WORDS, answer: trace::answer },
     Question { name: "figures", words: &[], answer: |_| asked::figures() },
     Question { name: "visitors", words: &[], answer: |_| asked::visitors() },

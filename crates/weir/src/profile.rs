@@ -16,6 +16,8 @@ pub struct Wanted {
     pub seconds: u64,
     pub frequency_hz: u64,
     pub worker: Option<u64>,
+    /// Of functions of Lua's, and not of the program's.
+    pub is_of_lua: bool,
     pub out: PathBuf,
 }
 
@@ -27,6 +29,7 @@ impl Default for Wanted {
             seconds: SECONDS,
             frequency_hz: u64::from(FREQUENCY_HZ),
             worker: None,
+            is_of_lua: false,
             out,
         }
     }
@@ -36,13 +39,15 @@ pub fn help() -> Result<(), String> {
     let name = Layout::here().name;
     let text = format!(
         "\
-Usage: {name} profile [-p PID | -c filename] [--seconds N] [--frequency HZ] [--worker N] [-o FILE]
+Usage: {name} profile [--lua] [-p PID | -c filename] [--seconds N] [--frequency HZ] [--worker N] [-o FILE]
 
 Shows where the workers of a running server spend the processor's time. The server is found by its
 configuration's pid file, or by the number of its process, and asked through PIDFILE.control: that
 only root and the user who started the server may do. It serves on meanwhile. Time that workers wait does not
 count: an idle server has no samples. The profile ends early when this program is ended.
 
+  --lua         : where their Lua code spends its time, by functions and lines of Lua's: while code runs, also
+                  in calls that block, and not while it waits; *.svg, *.txt or *.folded
   -c filename   : configuration of the server (-p prefix and -g as for serving)
   -p PID        : number of its process
   --seconds N   : how long, up to {SECONDS_MAX} (default: {SECONDS})
@@ -77,26 +82,35 @@ pub fn run(paths: &Paths, wanted: &Wanted) -> Result<(), String> {
 }
 
 fn make(paths: &Paths, wanted: &Wanted) -> Result<(), String> {
-    let socket = socket(paths, wanted.pid)?;
     let form = form_of(&wanted.out);
-    let format = if form == Form::Pprof { "pprof" } else { "folded" };
-    let mut line = format!(
-        "profile seconds={} frequency={} format={format}",
-        wanted.seconds, wanted.frequency_hz
-    );
+    let kind = match (wanted.is_of_lua, form) {
+        (true, Form::Pprof) => {
+            return Err(
+                "a profile of Lua is a flame graph (-o FILE.svg) or text (-o FILE.txt)".into()
+            );
+        }
+        (true, _) => "lua-profile",
+        (false, Form::Pprof) => "profile format=pprof",
+        (false, _) => "profile format=folded",
+    };
+    let socket = socket(paths, wanted.pid)?;
+    let mut line = format!("{kind} seconds={} frequency={}", wanted.seconds, wanted.frequency_hz);
     if let Some(worker) = wanted.worker {
         line.push_str(&format!(" worker={worker}"));
     }
     let answer = inquiry::ask(&socket, &line, Duration::from_secs(wanted.seconds))?;
     let text = match form {
         Form::Pprof => answer,
+        _ if answer.is_empty() && wanted.is_of_lua => {
+            return Err("there are no samples: no Lua code has run".into());
+        }
         _ if answer.is_empty() => {
             return Err("there are no samples: the workers have used no processor time".into());
         }
         Form::Folded => answer,
         Form::Svg => {
-            let title =
-                format!("{} s at {} Hz of processor time", wanted.seconds, wanted.frequency_hz);
+            let of = if wanted.is_of_lua { "Lua" } else { "processor time" };
+            let title = format!("{} s at {} Hz of {of}", wanted.seconds, wanted.frequency_hz);
             let svg = flame::svg(&String::from_utf8_lossy(&answer), &title);
             svg.ok_or("the answer is no profile")?.into_bytes()
         }

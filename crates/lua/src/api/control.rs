@@ -120,7 +120,7 @@ pub(super) fn debug(state: &State<'_>, text: impl FnOnce() -> String) {
 }
 
 /// A line of the error log, by the request where there is one.
-fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
+pub(super) fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
     match (&state.r, &state.s) {
         (Some(r), _) => match doing(state.run.context, level) {
             b"" => r.log_bytes(level, text),
@@ -194,7 +194,7 @@ fn log_enabled(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     }
 }
 
-fn is_enabled(state: &State<'_>, level: LogLevel) -> bool {
+pub(super) fn is_enabled(state: &State<'_>, level: LogLevel) -> bool {
     match (&state.r, &state.s) {
         (Some(r), _) => r.log_enabled(level),
         (None, Some(s)) => s.log_enabled(level),
@@ -252,7 +252,7 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
 }
 
 /// The parts of the Lua side, in the order in which they are loaded.
-const PIECES: [(&str, &str); 18] = [
+const PIECES: [(&str, &str); 20] = [
     ("base", include_str!("../lua/base.lua")),
     ("coroutine", include_str!("../lua/coroutine.lua")),
     ("output", include_str!("../lua/output.lua")),
@@ -271,10 +271,12 @@ const PIECES: [(&str, &str); 18] = [
     ("ssl", include_str!("../lua/ssl.lua")),
     ("ssl_client", include_str!("../lua/ssl_client.lua")),
     ("proxy_ssl", include_str!("../lua/proxy_ssl.lua")),
+    ("blocking", include_str!("../lua/blocking.lua")),
+    ("errlog", include_str!("../lua/errlog.lua")),
 ];
 
 /// Of those, what a state of `stream` has: without requests, and with what sessions have instead.
-const OF_STREAM: [(&str, &str); 17] = [
+const OF_STREAM: [(&str, &str); 19] = [
     PIECES[0],
     ("stream", include_str!("../lua/stream.lua")),
     PIECES[1],
@@ -292,6 +294,8 @@ const OF_STREAM: [(&str, &str); 17] = [
     PIECES[15],
     PIECES[16],
     PIECES[17],
+    PIECES[18],
+    PIECES[19],
 ];
 
 /// The module of that name, as text.

@@ -1,10 +1,12 @@
 //! Operations that Lua asks for. What is an error of the caller's, and its words, is mostly the Lua side's.
 
 mod balancer;
+mod blocking;
 pub(crate) mod capture;
 pub(crate) mod control;
 mod dict;
 mod encode;
+mod errlog;
 mod headers;
 mod line;
 mod ocsp;
@@ -32,10 +34,12 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 22] = [
+        let lists: [&'static [OpRow]; 24] = [
             // The first tells the names.
             control::OPS,
             balancer::OPS,
+            blocking::OPS,
+            errlog::OPS,
             capture::OPS,
             dict::OPS,
             output::OPS,

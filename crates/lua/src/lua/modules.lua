@@ -54,31 +54,6 @@ package.preload["resty.core.base"] = function()
         get_string_buf_size = function() return 4096 end,
     }
 end
-package.preload["ngx.errlog"] = function()
-    return {
-        _VERSION = "0.1",
-        raw_log = function(level, text)
-            if type(level) ~= "number" then
-                error("bad argument #1 to 'raw_log' (must be a number)", 2)
-            end
-            if type(text) ~= "string" then
-                error("bad argument #2 to 'raw_log' (must be a string)", 2)
-            end
-            if level > 8 or level < 0 then
-                error("bad log level", 2)
-            end
-            weir.report(level, text)
-        end,
-        get_sys_filter_level = function()
-            for level = 8, 1, -1 do
-                if weir.raw(weir.op "log_enabled", level) == 1 then
-                    return level
-                end
-            end
-            return 0
-        end,
-    }
-end
 package.preload["tablepool"] = nil
 
 -- Directives that make a value of one, by their names.

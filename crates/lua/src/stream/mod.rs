@@ -27,11 +27,14 @@ const DECLINED: i32 = -5;
 const FIRST: Prereader = Prereader { look: Look::ByItself(preread), active: is_active::<true> };
 const LAST: Prereader = Prereader { look: Look::ByItself(preread), active: is_active::<false> };
 
-const LOGS: &[PhaseHandler] = &[PhaseHandler {
-    phase: Phase::Log,
-    handler: log,
-    active: |slots| slots.get::<LuaLoc>().log.is_some(),
-}];
+const LOGS: &[PhaseHandler] = &[
+    PhaseHandler {
+        phase: Phase::Log,
+        handler: log,
+        active: |slots| slots.get::<LuaLoc>().log.is_some(),
+    },
+    crate::trim::OF_STREAM,
+];
 
 fn is_active<const FIRST: bool>(slots: &Slots) -> bool {
     let conf = slots.get::<LuaLoc>();

@@ -123,6 +123,11 @@ static OWN: &[Row] = &[
     same("lua_socket_pool_size", SS),
     same("lua_socket_buffer_size", SS),
     same("lua_socket_log_errors", SS),
+    same("lua_log_blocking_calls", SS),
+    same("lua_capture_error_log", STREAM),
+    same("lua_malloc_trim", STREAM),
+    same("lua_load_resty_core", STREAM),
+    same("lua_socket_send_lowat", SS),
     same("lua_vm_memory", STREAM),
     Row::new(
         "preread_by_lua_no_postpone",
