@@ -132,6 +132,7 @@ mod lua_bounds;
 mod lua_command;
 mod lua_core;
 mod lua_inventory;
+mod lua_libraries;
 mod lua_mends;
 mod lua_mends_ends;
 mod lua_mends_sockets;

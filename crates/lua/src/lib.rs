@@ -22,6 +22,7 @@ mod run;
 mod site;
 mod ssl;
 mod stream;
+mod symbols;
 mod vm;
 mod watch;
 

@@ -10,3 +10,9 @@ void weir_leave_hook(lua_State *L)
 {
   hook_leave(G(L));
 }
+
+/* Whether the collector has called what runs (__gc): hooks are off as long as that does. */
+int weir_in_finalizer(lua_State *L)
+{
+  return (G(L)->hookmask & HOOK_GC) != 0;
+}

@@ -6,6 +6,7 @@ use crate::machine::{code, OpRow, State};
 use crate::run::{context, take_reply, Outcome};
 use crate::site::Block;
 use crate::vm::Vm;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_core::{Connection, Session as _};
@@ -252,7 +253,7 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
 }
 
 /// The parts of the Lua side, in the order in which they are loaded.
-const PIECES: [(&str, &str); 18] = [
+const PIECES: [(&str, &str); 20] = [
     ("base", include_str!("../lua/base.lua")),
     ("coroutine", include_str!("../lua/coroutine.lua")),
     ("output", include_str!("../lua/output.lua")),
@@ -271,10 +272,12 @@ const PIECES: [(&str, &str); 18] = [
     ("ssl", include_str!("../lua/ssl.lua")),
     ("ssl_client", include_str!("../lua/ssl_client.lua")),
     ("proxy_ssl", include_str!("../lua/proxy_ssl.lua")),
+    ("core", include_str!("../lua/core.lua")),
+    ("openssl", include_str!("../lua/openssl.lua")),
 ];
 
 /// Of those, what a state of `stream` has: without requests, and with what sessions have instead.
-const OF_STREAM: [(&str, &str); 17] = [
+const OF_STREAM: [(&str, &str); 19] = [
     PIECES[0],
     ("stream", include_str!("../lua/stream.lua")),
     PIECES[1],
@@ -292,6 +295,8 @@ const OF_STREAM: [(&str, &str); 17] = [
     PIECES[15],
     PIECES[16],
     PIECES[17],
+    PIECES[18],
+    PIECES[19],
 ];
 
 /// The module of that name, as text.
@@ -500,6 +505,21 @@ fn redirect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 
     code::TRUE
 }
 
+/// Where OpenResty's own libraries are, if they are: beside the prefix, as it lays them out, or where it is installed.
+fn lualibs(prefix: &Path) -> Vec<PathBuf> {
+    let roots = [prefix.parent(), Some(Path::new("/usr/local/openresty"))];
+    let mut all = Vec::new();
+    for root in roots.into_iter().flatten() {
+        for name in ["site/lualib", "lualib"] {
+            let lualib = root.join(name);
+            if !all.contains(&lualib) && lualib.is_dir() {
+                all.push(lualib);
+            }
+        }
+    }
+    all
+}
+
 fn package_paths(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let main = state.vm.main();
     let path = main.and_then(|m| m.package_path.as_deref()).unwrap_or(b";;");
@@ -507,7 +527,11 @@ fn package_paths(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i3
     let prefix = main.map_or(&b""[..], |m| &m.prefix);
     let worker = state.vm.worker.upgrade();
     let id = worker.map_or(0, |w| w.id);
-    answer.list().text(path).text(cpath).text(prefix).number(id as f64);
+    let mut list = answer.list();
+    list.text(path).text(cpath).text(prefix).number(id as f64);
+    for lualib in lualibs(&paths::path(prefix)) {
+        list.text(paths::bytes(&lualib));
+    }
     code::LIST
 }
 

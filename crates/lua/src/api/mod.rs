@@ -4,7 +4,7 @@ mod balancer;
 pub(crate) mod capture;
 pub(crate) mod control;
 mod dict;
-mod encode;
+pub(crate) mod encode;
 mod headers;
 mod line;
 mod ocsp;
@@ -59,4 +59,9 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
         ];
         lists.iter().flat_map(|list| list.iter()).collect()
     })
+}
+
+/// The number of an operation; that of none where there is none of that name.
+pub(crate) fn number_of(name: &str) -> i32 {
+    ops().iter().position(|row| row.name == name).map_or(-1, |at| at as i32)
 }
