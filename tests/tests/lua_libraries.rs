@@ -71,6 +71,31 @@ fn parts_of_resty_core_are_there() {
     );
 }
 
+/// Who asks for the context's number finds it in the registry until the request ends, in the place that it has gone to
+/// as well (where `ngx.ctx` is a fresh one).
+#[test]
+fn a_context_goes_to_another_location_by_its_number() {
+    let server = start(
+        "",
+        r#"set $ref "";
+        location / { content_by_lua_block {
+            require "resty.core.ctx"
+            local base, C = require "resty.core.base", require "ffi".C
+            ngx.ctx.mine = "kept"
+            ngx.var.ref = C.ngx_http_lua_ffi_get_ctx_ref(base.get_request(), nil, nil)
+            ngx.ctx.more = ngx.var.ref == tostring(C.ngx_http_lua_ffi_get_ctx_ref(base.get_request(), nil, nil))
+            ngx.exec("/other")
+        } }
+        location /other { content_by_lua_block {
+            ngx.say(ngx.ctx.mine)
+            local of = debug.getregistry().ngx_lua_ctx_tables[tonumber(ngx.var.ref)]
+            ngx.ctx = of
+            ngx.say(ngx.ctx.mine, ngx.ctx.more)
+        } }"#,
+    );
+    assert_eq!(get(&server, "/"), "nil\nkepttrue\n");
+}
+
 /// As Debian's LuaJIT, and with it Debian's nginx, does.
 #[cfg(target_os = "linux")]
 #[test]
@@ -117,7 +142,7 @@ fn functions_of_openssl_are_the_systems() {
     assert_eq!(text, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n");
 }
 
-/// Certificates and keys of OpenSSL's are taken where those of `ngx.ssl` are.
+/// Certificates and keys of OpenSSL's are taken where those of `ngx.ssl` are, which are OpenSSL's to others.
 #[test]
 fn objects_of_openssl_are_shown_to_servers() {
     let authority = Authority::new("ca");
@@ -133,6 +158,7 @@ fn objects_of_openssl_are_shown_to_servers() {
                 X509 *PEM_read_bio_X509(void *, X509 **, void *, void *);
                 EVP_PKEY *PEM_read_bio_PrivateKey(void *, EVP_PKEY **, void *, void *);
                 OPENSSL_STACK *OPENSSL_sk_new_null(void); int OPENSSL_sk_push(OPENSSL_STACK *, const void *);
+                int OPENSSL_sk_num(const OPENSSL_STACK *);
             ]]
             local C = ffi.C
             if not pcall(function() return C.BIO_new_mem_buf end) then return ngx.say("none") end
@@ -142,6 +168,9 @@ fn objects_of_openssl_are_shown_to_servers() {
             end
             local cert, key = C.PEM_read_bio_X509(bio("client.crt"), nil, nil, nil), C.PEM_read_bio_PrivateKey(bio("client.key"), nil, nil, nil)
             local chain = C.OPENSSL_sk_new_null() C.OPENSSL_sk_push(chain, cert)
+            local _, text = bio("client.crt")
+            local made = assert(require "ngx.ssl".parse_pem_cert(text .. text))
+            ngx.say(C.OPENSSL_sk_num(ffi.cast("OPENSSL_STACK *", made)))
             for _, given in ipairs { cert, chain, ffi.cast("void *", chain), ffi.new("void *") } do
                 local s = ngx.socket.tcp() assert(s:connect("127.0.0.1", %%PORT_1%%))
                 local ok, e = s:setclientcert(given, key)
@@ -161,7 +190,17 @@ fn objects_of_openssl_are_shown_to_servers() {
         return skip("the system has no libcrypto");
     }
     let refused = "the certificate and the key must be made by ngx.ssl or be OpenSSL's\n";
-    assert_eq!(text, format!("SUCCESS\nSUCCESS\nSUCCESS\n{refused}"));
+    assert_eq!(text, format!("2\nSUCCESS\nSUCCESS\nSUCCESS\n{refused}"));
+}
+
+/// Where init code says for which worker something is, it knows how many there are.
+#[test]
+fn init_code_knows_how_many_workers_there_are() {
+    let conf = r#"worker_processes 3; events {} error_log %%DIR%%/error.log info; http { default_type text/plain;
+        init_by_lua_block { workers = ngx.worker.count() assert(workers == 3) }
+        init_worker_by_lua_block { assert(ngx.timer.at(0, function() began = true end)) }
+        server { listen 127.0.0.1:%%PORT_0%%; location / { content_by_lua_block { ngx.say(workers, began) } } } }"#;
+    assert_eq!(get(&Setup::new(conf).start(), "/"), "3true\n");
 }
 
 /// Whoever is told the name of the body's file may open it, until the request ends.
@@ -221,7 +260,7 @@ fn finalizers_that_ask_change_no_answers() {
                 ngx.re.find("a", "(")
             end
             local _, why = ssl.parse_pem_cert("none")
-            for n = 1, 20000 do
+            for n = 1, 5000 do
                 getmetatable(newproxy(true)).__gc = finalize
                 local from, to = ngx.re.find("abc" .. n % 7, "[0-9]")
                 local text = ngx.re.gsub("a1b22", "([0-9])([0-9]?)", "<$1$2>")

@@ -153,11 +153,7 @@ pub async fn read_all_named(r: &mut Request) -> Result<(), BodyError> {
 }
 
 /// `file`: into a file as a whole; `otherwise`: into such a file, if it is too large for memory.
-async fn read_whole(
-    r: &mut Request,
-    file: Option<Life>,
-    otherwise: Life,
-) -> Result<(), BodyError> {
+async fn read_whole(r: &mut Request, file: Option<Life>, otherwise: Life) -> Result<(), BodyError> {
     if r.body.complete || r.body.is_none() {
         return match r.body.awaits_continue() {
             true => send_continue(r).await,

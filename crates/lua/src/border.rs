@@ -698,6 +698,19 @@ unsafe extern "C" fn ngx_http_lua_ffi_raw_log(
     0
 }
 
+/// The number of the request's context in `ngx_lua_ctx_tables` of the registry; -1 where there is none.
+#[no_mangle]
+extern "C" fn ngx_http_lua_ffi_get_ctx_ref(_: *mut c_void, _: *mut c_int, _: *mut c_int) -> c_int {
+    let args = Args { i: 0, id: 0, a: &[], b: &[], x: 0.0, y: 0.0 };
+    // SAFETY: Lua is not entered from here; the answer is there until the next one.
+    unsafe {
+        match (answer(crate::api::number_of("ctx_stash"), &args, ptr::null_mut()), HOST.get()) {
+            (code::NUMBER, Some((_, shared))) => (*shared).outs[turn(shared)].x as c_int,
+            _ => -1,
+        }
+    }
+}
+
 #[no_mangle]
 unsafe extern "C" fn ngx_stream_lua_ffi_raw_log(
     of: *mut c_void,
@@ -710,7 +723,7 @@ unsafe extern "C" fn ngx_stream_lua_ffi_raw_log(
 }
 
 /// The functions above, so that there is something that uses them.
-fn shown() -> [*const c_void; 8] {
+fn shown() -> [*const c_void; 9] {
     [
         ngx_hex_dump as *const c_void,
         ngx_atoi as *const c_void,
@@ -719,6 +732,7 @@ fn shown() -> [*const c_void; 8] {
         ngx_escape_uri as *const c_void,
         ngx_murmur_hash2 as *const c_void,
         ngx_http_lua_ffi_raw_log as *const c_void,
+        ngx_http_lua_ffi_get_ctx_ref as *const c_void,
         ngx_stream_lua_ffi_raw_log as *const c_void,
     ]
 }

@@ -28,6 +28,7 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("phase", ANY, phase),
     OpRow::any("ctx", ANY, ctx),
     OpRow::any("ctx_base", ANY, ctx_base),
+    OpRow::any("ctx_stash", REQUEST, ctx_stash),
     OpRow::any("threads", WAITING, |_, _, _| code::TRUE),
     OpRow::any("run", ANY, |state, _, answer| answer.number(state.run.id as f64)),
     // Whether a run that has made sockets goes on.
@@ -53,7 +54,8 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("log_enabled", ANY, log_enabled),
     OpRow::any("paths", ANY, package_paths),
     OpRow::any("worker_count", ANY, |state, _, answer| {
-        let count = state.vm.worker.upgrade().map_or(1, |worker| worker.all.workers());
+        let known = state.vm.worker.upgrade().map(|worker| worker.all.workers());
+        let count = known.unwrap_or_else(|| state.vm.workers.get());
         answer.number(count as f64)
     }),
     OpRow::any("config", ANY, config),
@@ -338,6 +340,9 @@ struct Numbered {
     vm: Rc<Vm>,
 }
 
+/// The number is kept for longer than until the request goes on elsewhere.
+struct Stashed(u64);
+
 impl Drop for Numbered {
     fn drop(&mut self) {
         self.vm.forget(crate::run::entry::FREE, self.id as i64);
@@ -389,6 +394,9 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     if let Some(known) = known {
         return answer.number(known.id as f64);
     }
+    if let Some(stashed) = state.r.as_ref().and_then(|r| r.ctx_ref::<Stashed>()) {
+        return answer.number(stashed.0 as f64);
+    }
     let numbered = fresh(state);
     let id = numbered.id;
     match (state.r.as_deref_mut(), state.s.as_deref_mut()) {
@@ -397,6 +405,19 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         (None, None) => {}
     }
     answer.number(id as f64)
+}
+
+/// The number of the request's context, which is there until the request ends, whatever becomes of it meanwhile.
+fn ctx_stash(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    if let Some(numbered) = r.take_ctx::<Numbered>() {
+        r.set_ctx(Stashed(numbered.id));
+        r.keep_state(numbered);
+    }
+    match r.ctx_ref::<Stashed>() {
+        Some(stashed) => answer.number(stashed.0 as f64),
+        None => code::NIL,
+    }
 }
 
 /// The number of the context that a fresh one rests on: its connection's handshake's; 0 if there is none.

@@ -12,6 +12,9 @@ local core = { version = version }
 preload["resty.core"] = function()
     return core
 end
+-- It is loaded from the beginning, which libraries insist on; and where the tables of ngx.ctx are they know as well.
+package.loaded["resty.core"] = core
+debug.getregistry().ngx_lua_ctx_tables = weir.contexts
 
 ---------------------------------------------------------------------------------------------------- resty.core.base
 
@@ -23,7 +26,14 @@ typedef struct ngx_http_request_s ngx_http_request_t;
 typedef struct ngx_stream_lua_request_s ngx_stream_lua_request_t;
 typedef struct { int len; const unsigned char *data; } ngx_http_lua_ffi_str_t;
 typedef struct { int len; const unsigned char *data; } ngx_stream_lua_ffi_str_t;
+int ngx_http_lua_ffi_raw_log(ngx_http_request_t *r, int level, const unsigned char *text, size_t length);
+int ngx_stream_lua_ffi_raw_log(ngx_stream_lua_request_t *r, int level, const unsigned char *text, size_t length);
+int ngx_http_lua_ffi_get_ctx_ref(ngx_http_request_t *r, int *in_ssl_phase, int *ssl_ctx_ref);
 ]]
+
+-- LuaJIT puts them there when they are first wanted, which lua-resty-core does.
+require "table.new"
+require "table.clear"
 
 preload["resty.core.base"] = function()
     local M = {

@@ -18,24 +18,40 @@ end
 -- The releases that libraries know, the newest first.
 local RELEASES = { ".so.3", ".so.1.1", ".3.dylib", ".1.1.dylib" }
 
+-- What is loaded; false where there is nothing.
 local libraries
 local function has(name)
     return (pcall(function() return C[name] end))
 end
 
+-- As servers that are linked with it begin: openssl.cnf is read, and the usual provider is there, which would not be
+-- there by itself once code has loaded another one.
+local function begin()
+    cdef [[
+    int weir_init_ssl(uint64_t, const void *) __asm__("OPENSSL_init_ssl");
+    int weir_provider_available(void *, const char *) __asm__("OSSL_PROVIDER_available");
+    ]]
+    local LOAD_CONFIG = 0x40
+    pcall(function() C.weir_init_ssl(LOAD_CONFIG, nil) end)
+    pcall(function() C.weir_provider_available(nil, "default") end)
+end
+
 -- Once for a state; the system has them once for the process.
-local function load_libraries(name)
-    libraries = {}
+local function find_libraries()
+    if libraries ~= nil then
+        return libraries
+    end
+    libraries = false
     for _, release in ipairs(RELEASES) do
         local ok, crypto = pcall(load, "libcrypto" .. release, true)
         if ok then
             local has_ssl, ssl = pcall(load, "libssl" .. release, true)
-            libraries.crypto, libraries.ssl = crypto, has_ssl and ssl or nil
-            return
+            libraries = { crypto = crypto, ssl = has_ssl and ssl or nil }
+            begin()
+            break
         end
     end
-    weir.report(4, "code declares OpenSSL's function " .. name .. ", and the system has no libcrypto (OpenSSL 3 or 1.1) "
-        .. "to take it from: install the package libssl3 (Debian, Ubuntu), openssl-libs (Fedora) or libssl3 and libcrypto3 (Alpine)")
+    return libraries
 end
 
 local function declared(text)
@@ -46,31 +62,73 @@ local function declared(text)
     end
 end
 
+local is_told = false
+
 function ffi.cdef(text, ...)
     cdef(text, ...)
-    local name = not libraries and type(text) == "string" and declared(text)
-    if name and not has(name) then
-        load_libraries(name)
+    local name = not libraries and not is_told and type(text) == "string" and declared(text)
+    if not name or has(name) or find_libraries() then
+        return
     end
+    is_told = true
+    weir.report(4, "code declares OpenSSL's function " .. name .. ", and the system has no libcrypto (OpenSSL 3 or 1.1) "
+        .. "to take it from: install the package libssl3 (Debian, Ubuntu), openssl-libs (Fedora) or libssl3 and libcrypto3 (Alpine)")
 end
 
 ------------------------------------------------------------------------------------------------- objects of OpenSSL's
 
-local is_ready = false
+-- `ngx.ssl` has certificates and keys as text, and code that it hands them to may know how to take them apart by
+-- OpenSSL's functions: where these are, what it is handed are OpenSSL's objects.
+
+local is_ready
 local function ready()
-    if not is_ready then
+    if is_ready == nil then
         cdef [[
         int weir_sk_num(const void *) __asm__("OPENSSL_sk_num");
         const void *weir_sk_value(const void *, int) __asm__("OPENSSL_sk_value");
+        void *weir_sk_new_null(void) __asm__("OPENSSL_sk_new_null");
+        int weir_sk_push(void *, const void *) __asm__("OPENSSL_sk_push");
+        void weir_sk_pop_free(void *, void (*)(void *)) __asm__("OPENSSL_sk_pop_free");
         int weir_i2d_X509(const void *, unsigned char **) __asm__("i2d_X509");
         int weir_i2d_PrivateKey(const void *, unsigned char **) __asm__("i2d_PrivateKey");
+        void *weir_d2i_X509(void **, const unsigned char **, long) __asm__("d2i_X509");
+        void *weir_d2i_AutoPrivateKey(void **, const unsigned char **, long) __asm__("d2i_AutoPrivateKey");
+        void weir_X509_free(void *) __asm__("X509_free");
+        void weir_EVP_PKEY_free(void *) __asm__("EVP_PKEY_free");
+        void weir_ERR_clear_error(void) __asm__("ERR_clear_error");
         ]]
-        is_ready = true
+        is_ready = has "weir_d2i_X509" or (find_libraries() and has "weir_d2i_X509") or false
     end
-    if not libraries and not has "weir_i2d_X509" then
-        load_libraries "i2d_X509"
+    return is_ready
+end
+
+local function free_chain(chain)
+    C.weir_sk_pop_free(chain, C.weir_X509_free)
+end
+
+-- A chain (as void *) or a key of that text; nil where there is no OpenSSL, or it does not take the text.
+function weir.openssl_object(kind, der)
+    if not ready() then
+        return nil
     end
-    return has "weir_i2d_X509"
+    local bytes = ffi.cast("const unsigned char *", der)
+    local at, stop = ffi.new("const unsigned char *[1]", bytes), bytes + #der
+    if kind == "key" then
+        local key = C.weir_d2i_AutoPrivateKey(nil, at, #der)
+        if key == nil then
+            return C.weir_ERR_clear_error()
+        end
+        return ffi.gc(key, C.weir_EVP_PKEY_free)
+    end
+    local chain = ffi.gc(C.weir_sk_new_null(), free_chain)
+    while at[0] < stop do
+        local cert = C.weir_d2i_X509(nil, at, stop - at[0])
+        if cert == nil then
+            return C.weir_ERR_clear_error()
+        end
+        C.weir_sk_push(chain, cert)
+    end
+    return chain
 end
 
 -- What `i2d` writes of an object.

@@ -19,7 +19,7 @@ local texts = setmetatable({}, { __mode = "k" })
 local object_type = ffi.typeof("struct weir_length")
 
 local function object(kind, text)
-    local made = object_type()
+    local made = weir.openssl_object(kind, text) or object_type()
     texts[made] = { kind = kind, text = text }
     return made
 end
