@@ -77,8 +77,7 @@ fn parts_of_resty_core_are_there() {
 fn a_context_goes_to_another_location_by_its_number() {
     let server = start(
         "",
-        r#"set $ref "";
-        location / { content_by_lua_block {
+        r#"location / { set $ref ""; content_by_lua_block {
             require "resty.core.ctx"
             local base, C = require "resty.core.base", require "ffi".C
             ngx.ctx.mine = "kept"
