@@ -124,7 +124,11 @@ pub(super) fn debug(state: &State<'_>, text: impl FnOnce() -> String) {
 
 /// A line of the error log, by the request where there is one.
 fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
+    // As in nginx lines of this level do not say what they are about.
+    let alone = |log: &ErrorLog, conn: &Connection| log.log(level, Some(conn.serial), text);
     match (&state.r, &state.s) {
+        (Some(r), _) if level == LogLevel::Debug => alone(r.error_log(), r.conn()),
+        (None, Some(s)) if level == LogLevel::Debug => alone(s.error_log(), s.conn()),
         (Some(r), _) => match doing(state.run.context, level) {
             b"" => r.log_bytes(level, text),
             doing => r.log_bytes(level, &[text, doing].concat()),
