@@ -13,6 +13,24 @@ it. Written by `cargo xtask docs` of `docs/inventory/lua_api.tsv`, so change tha
 *done*: as OpenResty's documentation says. *differs*: the note says how. *refused*: it is not there, or answers with an
 error; the note says what to do. *library*: text that runs as it is, and is not shipped.
 
+## For libraries
+
+Where modules are looked for: `lua_package_path` and `lua_package_cpath`; behind these (or in the place of `;;`) as
+Debian's LuaJIT does, below `/usr/local` and `/usr` (`/usr/share/lua/5.1`, `/usr/lib/x86_64-linux-gnu/lua/5.1`), and where
+OpenResty has its own: `lualib` and `site/lualib` beside the prefix and in `/usr/local/openresty`, if they are there.
+
+By the FFI (`ffi.C`) code reaches what the system's C library has and, of nginx's own functions, those that libraries
+call: `ngx_hex_dump`, `ngx_atoi`, `ngx_hextoi`, `ngx_parse_time`, `ngx_escape_uri`, `ngx_murmur_hash2`,
+`ngx_http_lua_ffi_raw_log`, `ngx_stream_lua_ffi_raw_log` and `ngx_http_lua_ffi_get_ctx_ref`. For the others there is `ngx.*`.
+
+OpenSSL's functions are the system's: when code first declares one (`ffi.cdef` of `EVP_…`, `SHA256`, `RSA_…`, `SSL_…`),
+or makes a certificate or a key by `ngx.ssl`, `libcrypto` and `libssl` are loaded (OpenSSL 3, else 1.1), and `ffi.C` has
+them. lua-resty-string, -jwt, -openssl and what is made with these run so. Where they are not installed the log
+says what to install (`libssl3` on Debian). Weir's own TLS is not OpenSSL's: there is no `SSL *` to be had of a
+connection; certificates and keys go from the one to the other (`setclientcert`, `ngx.ssl.set_cert`) in both directions.
+
+## How much
+
 ";
 
 /// Parts of the page, by the kinds of entries that stand there.

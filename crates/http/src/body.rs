@@ -111,7 +111,7 @@ async fn fill_within(r: &mut Request, timeout_ms: u64) -> Result<(), BodyError> 
 /// Reads the whole body into a file of its own, be it empty. The file lives as long as it is used, and
 /// whoever renames it has it.
 pub async fn read_to_file(r: &mut Request) -> Result<Rc<TempFile>, BodyError> {
-    read_whole(r, Some(Life::Named)).await?;
+    read_whole(r, Some(Life::Named), Life::Named).await?;
     if let Some(file) = r.body.file.as_ref().filter(|f| f.has_name()) {
         return Ok(Rc::clone(file));
     }
@@ -131,18 +131,29 @@ pub async fn read_to_file(r: &mut Request) -> Result<Rc<TempFile>, BodyError> {
     Ok(copied)
 }
 
-/// Reads the whole body: into memory up to `client_body_buffer_size`, the rest into a file.
-pub async fn read_all(r: &mut Request) -> Result<(), BodyError> {
-    let life = match *r.loc().core.client_body_in_file_only {
+/// What `client_body_in_file_only` says.
+fn whole_in_file(r: &Request) -> Option<Life> {
+    match *r.loc().core.client_body_in_file_only {
         BodyInFile::Off => None,
         BodyInFile::Clean => Some(Life::Named),
         BodyInFile::On => Some(Life::Kept),
-    };
-    read_whole(r, life).await
+    }
 }
 
-/// `file`: into a file as a whole.
-async fn read_whole(r: &mut Request, file: Option<Life>) -> Result<(), BodyError> {
+/// Reads the whole body: into memory up to `client_body_buffer_size`, the rest into a file.
+pub async fn read_all(r: &mut Request) -> Result<(), BodyError> {
+    let life = whole_in_file(r);
+    read_whole(r, life, Life::Nameless).await
+}
+
+/// The same for somebody who is told the file's name: it has one until the request ends.
+pub async fn read_all_named(r: &mut Request) -> Result<(), BodyError> {
+    let life = whole_in_file(r);
+    read_whole(r, life, Life::Named).await
+}
+
+/// `file`: into a file as a whole; `otherwise`: into such a file, if it is too large for memory.
+async fn read_whole(r: &mut Request, file: Option<Life>, otherwise: Life) -> Result<(), BodyError> {
     if r.body.complete || r.body.is_none() {
         return match r.body.awaits_continue() {
             true => send_continue(r).await,
@@ -151,7 +162,9 @@ async fn read_whole(r: &mut Request, file: Option<Life>) -> Result<(), BodyError
     }
     let loc = Rc::clone(r.loc());
     let core = &loc.core;
-    let life = file.unwrap_or(Life::Nameless);
+    let life = file.unwrap_or(otherwise);
+    // Somebody wants it there, or it is larger than what was meant to be enough.
+    let level = if file.is_none() { LogLevel::Warn } else { LogLevel::Notice };
     let buffer = *core.client_body_buffer_size as usize;
     let announced = r.body.announced();
     if let Some(n) = announced.filter(|n| *n <= buffer as u64) {
@@ -160,20 +173,20 @@ async fn read_whole(r: &mut Request, file: Option<Life>) -> Result<(), BodyError
     r.body.whole = true;
     while let Some(piece) = next(r).await? {
         if r.body.memory.len() + piece.len() > buffer && r.body.length > buffer as u64 {
-            spill(r, life)?;
+            spill(r, life, level)?;
         }
         r.body.memory.extend_from_slice(&piece);
     }
     let some = r.body.length > 0 || r.body.has_stream();
     if r.body.file.is_some() || (file.is_some() && some) {
-        spill(r, life)?;
+        spill(r, life, level)?;
     }
     r.body.complete = true;
     Ok(())
 }
 
 /// Moves what is in memory to the temporary file.
-fn spill(r: &mut Request, life: Life) -> Result<(), BodyError> {
+fn spill(r: &mut Request, life: Life, level: LogLevel) -> Result<(), BodyError> {
     let file = match &r.body.file {
         Some(file) => Rc::clone(file),
         None => {
@@ -182,8 +195,6 @@ fn spill(r: &mut Request, life: Life) -> Result<(), BodyError> {
                 "a client request body is buffered to a temporary file {}",
                 file.path.display()
             );
-            // Somebody wants it there, or it is larger than what was meant to be enough.
-            let level = if life == Life::Nameless { LogLevel::Warn } else { LogLevel::Notice };
             r.log(level, &text);
             r.body.file = Some(Rc::clone(&file));
             file

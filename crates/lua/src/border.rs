@@ -15,12 +15,13 @@
 //! * an operation may enter the state anew (an answer's filters run code) only if it was called by a function of
 //!   Lua's own kind ([`native`], [`texts`]): LuaJIT allows that of no call by the FFI;
 //! * what pushes values may collect garbage, and with it run code that asks for operations: the text that is being
-//!   pushed is out of their reach.
+//!   pushed is out of their reach, and finalizers have an answer of their own ([`turn`]).
 #![allow(unsafe_code)]
 
 use crate::crossing::{kept, Answer, Args, Entered, Failure, Host, Item, Items, Values, Went};
 use crate::machine::code;
 use crate::profile;
+use crate::symbols;
 use crate::watch::{Seat, Verdict};
 use mlua_sys as lua;
 use std::any::Any;
@@ -33,6 +34,7 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::Arc;
+use weir_modules::split_clients::murmur2;
 use weir_runtime::bounded::{allocate, Bounded};
 use weir_runtime::interrupt;
 
@@ -62,8 +64,6 @@ struct Out {
     p: *const u8,
     n: usize,
     x: f64,
-    i: i32,
-    k: i32,
 }
 
 /// Behind the code of an answer that was none.
@@ -76,8 +76,11 @@ const ROOM_BYTES: usize = 4 * 1024 * 1024;
 const KEPT_BYTES: usize = 256 * 1024;
 
 struct Shared {
-    out: Out,
-    answer: Answer,
+    /// By [`turn`], as the answers that they are of.
+    outs: [Out; 2],
+    answers: [Answer; 2],
+    /// The state's first coroutine.
+    main: *mut lua::lua_State,
     memory: Bounded,
     /// A panic of a host, for who has entered.
     panic: Option<Box<dyn Any + Send>>,
@@ -157,15 +160,15 @@ unsafe fn answer(op: c_int, args: &Args<'_>, caller: *mut lua::lua_State) -> c_i
     // away, so that this is its only use. Of `shared` no reference is held while the host works, which may enter Lua.
     let code = unsafe {
         let before = std::mem::replace(&mut (*shared).caller, caller);
-        let mut answer = std::mem::take(&mut (*shared).answer);
+        let turn = turn(shared);
+        let mut answer = std::mem::take(&mut (*shared).answers[turn]);
         answer.text.clear();
-        (answer.x, answer.i, answer.k) = (0.0, 0, 0);
+        answer.x = 0.0;
         let done = catch_unwind(AssertUnwindSafe(|| (*host).call(op, args, &mut answer)));
         (*shared).caller = before;
-        let out = &mut (*shared).out;
-        (out.p, out.n) = (answer.text.as_ptr(), answer.text.len());
-        (out.x, out.i, out.k) = (answer.x, answer.i, answer.k);
-        (*shared).answer = answer;
+        let (p, n, x) = (answer.text.as_ptr(), answer.text.len(), answer.x);
+        (*shared).outs[turn] = Out { p, n, x };
+        (*shared).answers[turn] = answer;
         done.unwrap_or_else(|panic| {
             (*shared).panic = Some(panic);
             BROKEN
@@ -173,6 +176,40 @@ unsafe fn answer(op: c_int, args: &Args<'_>, caller: *mut lua::lua_State) -> c_i
     };
     HOST.set(Some((host, shared)));
     code
+}
+
+/// Whose answer it is: 0 for code, 1 for a finalizer. That runs wherever memory is asked for and wherever compiled code
+/// is left, also between an operation and what reads its answer.
+///
+/// # Safety
+///
+/// The engine's state is there.
+unsafe fn turn(shared: *const Shared) -> usize {
+    // SAFETY: as the caller says; a flag of the state is read.
+    usize::from(unsafe { weir_in_finalizer((*shared).main) } != 0)
+}
+
+/// Of the last answer of an operation that was called by the FFI, 1: its text, 2: its values as a table and how many
+/// these are, 3: its number.
+unsafe extern "C-unwind" fn said(l: *mut lua::lua_State) -> c_int {
+    // SAFETY: the state is the running one. As in `give`, the text is taken away while it is pushed.
+    unsafe {
+        let Some((_, shared)) = HOST.get() else { return 0 };
+        let (what, turn) = (lua::lua_tonumber(l, 1) as c_int, turn(shared));
+        if what == 3 {
+            return push_values(l, code::NUMBER, (*shared).outs[turn].x, &[]);
+        }
+        let text = ManuallyDrop::new(std::mem::take(&mut (*shared).answers[turn].text));
+        let n = if what == 1 {
+            push_values(l, code::TEXT, 0.0, &text)
+        } else {
+            push_items(l, &text, 1);
+            lua::lua_pushnumber(l, Items(&text).count() as f64);
+            2
+        };
+        (*shared).answers[turn].text = ManuallyDrop::into_inner(text);
+        n
+    }
 }
 
 /// What Lua calls by the FFI: never raises, never unwinds.
@@ -187,13 +224,15 @@ unsafe extern "C" fn weir_call(
     x: f64,
     y: f64,
 ) -> c_int {
+    let args = |a, b| Args { i: i as i32, id: i as u64, a, b, x, y };
     // SAFETY: the texts are strings of Lua's that the caller holds. Lua is not entered from here.
     unsafe {
-        answer(
-            op,
-            &Args { i: i as i32, id: i as u64, a: slice(a, an), b: slice(b, bn), x, y },
-            ptr::null_mut(),
-        )
+        match answer(op, &args(slice(a, an), slice(b, bn)), ptr::null_mut()) {
+            code::PLACES if HOST.get().is_some_and(|(_, shared)| turn(shared) == 1) => {
+                code::PLACES_LATE
+            }
+            answered => answered,
+        }
     }
 }
 
@@ -225,7 +264,7 @@ unsafe fn push_values(l: *mut lua::lua_State, code: c_int, x: f64, text: &[u8]) 
                 lua::lua_pushlstring_(l, c"truncated".as_ptr(), 9);
                 return 2;
             }
-            code::GROUPS => push_groups(l, text),
+            code::GROUPS => push_items(l, text, 0),
             code::FAILED => {
                 lua::lua_pushnil(l);
                 lua::lua_pushlstring_(l, text.as_ptr().cast(), text.len());
@@ -268,14 +307,14 @@ unsafe fn push_list(l: *mut lua::lua_State, list: &[u8]) -> c_int {
     n
 }
 
-/// The items of a list as one table that begins at 0.
-unsafe fn push_groups(l: *mut lua::lua_State, list: &[u8]) {
+/// The items of a list as one table that begins there.
+unsafe fn push_items(l: *mut lua::lua_State, list: &[u8], first: c_int) {
     // SAFETY: two values are pushed; see `push_values`.
     unsafe {
         lua::lua_createtable(l, 4, 0);
-        for (at, item) in Items(list).enumerate() {
+        for (at, item) in (first..).zip(Items(list)) {
             push_item(l, item);
-            lua::lua_rawseti_(l, -2, at as c_int);
+            lua::lua_rawseti_(l, -2, at);
         }
     }
 }
@@ -321,13 +360,15 @@ unsafe fn give(l: *mut lua::lua_State, answered: c_int, level: c_int) -> c_int {
             lua::lua_pushnil(l);
             return 1;
         };
+        let turn = turn(shared);
+        let x = (*shared).outs[turn].x;
         match answered {
             code::NIL | code::TRUE | code::FALSE | code::NUMBER => {
-                return push_values(l, answered, (*shared).out.x, &[]);
+                return push_values(l, answered, x, &[]);
             }
             code::WAITS => {
                 lua::lua_pushlightuserdata(l, MARK);
-                lua::lua_pushnumber(l, (*shared).out.x);
+                lua::lua_pushnumber(l, x);
                 return lua::lua_yield(l, 2);
             }
             code::LEAVES => {
@@ -336,8 +377,7 @@ unsafe fn give(l: *mut lua::lua_State, answered: c_int, level: c_int) -> c_int {
             }
             _ => {}
         }
-        let text = ManuallyDrop::new(std::mem::take(&mut (*shared).answer.text));
-        let x = (*shared).out.x;
+        let text = ManuallyDrop::new(std::mem::take(&mut (*shared).answers[turn].text));
         let n = match answered {
             code::TEXT
             | code::LIST
@@ -347,7 +387,7 @@ unsafe fn give(l: *mut lua::lua_State, answered: c_int, level: c_int) -> c_int {
             | code::FAILED => push_values(l, answered, x, &text),
             _ => push_error(l, answered, level, &text),
         };
-        (*shared).answer.text = ManuallyDrop::into_inner(text);
+        (*shared).answers[turn].text = ManuallyDrop::into_inner(text);
         if n == 0 && !matches!(answered, code::LIST) {
             lua::lua_error(l);
         }
@@ -551,14 +591,15 @@ unsafe extern "C-unwind" fn boot(l: *mut lua::lua_State) -> c_int {
             lua::lua_error(l);
         }
         lua::lua_pushlightuserdata(l, weir_call as *mut c_void);
-        lua::lua_pushlightuserdata(l, ptr::addr_of_mut!((*with.shared).out).cast());
+        lua::lua_pushlightuserdata(l, ptr::addr_of_mut!((*with.shared).outs).cast());
         lua::lua_pushlightuserdata(l, ptr::null_mut());
         lua::lua_pushcclosure(l, make, 0);
         lua::lua_pushcclosure(l, keep, 0);
         lua::lua_pushcclosure(l, running, 0);
         lua::lua_pushlightuserdata(l, MARK);
         lua::lua_pushlightuserdata(l, LEAVE);
-        lua::lua_call(l, 8, 1);
+        lua::lua_pushcclosure(l, said, 0);
+        lua::lua_call(l, 9, 1);
         with.entry = lua::luaL_ref(l, lua::LUA_REGISTRYINDEX);
         0
     }
@@ -588,11 +629,136 @@ unsafe fn text_at(l: *mut lua::lua_State, at: c_int) -> String {
     }
 }
 
+/// nginx's text, as its functions are given it.
+#[repr(C)]
+struct Str {
+    length: usize,
+    at: *const u8,
+}
+
+// What code calls by the FFI under nginx's names, which `crates/weir/build.rs` shows in the program. They trust their
+// callers as nginx's do: where a text ends and how much room there is, is theirs to know.
+
+#[no_mangle]
+unsafe extern "C" fn ngx_hex_dump(to: *mut u8, from: *const u8, length: usize) -> *mut u8 {
+    // SAFETY: the caller has so many bytes, and room for twice as many.
+    unsafe {
+        for at in 0..length {
+            let digits = symbols::hex(from.add(at).read());
+            to.add(2 * at).cast::<[u8; 2]>().write_unaligned(digits);
+        }
+        to.add(2 * length)
+    }
+}
+
+#[no_mangle]
+unsafe extern "C" fn ngx_atoi(text: *const u8, length: usize) -> isize {
+    // SAFETY: the caller has so many bytes.
+    symbols::atoi(unsafe { slice(text, length) })
+}
+
+#[no_mangle]
+unsafe extern "C" fn ngx_hextoi(text: *const u8, length: usize) -> isize {
+    // SAFETY: the caller has so many bytes.
+    symbols::hextoi(unsafe { slice(text, length) })
+}
+
+#[no_mangle]
+unsafe extern "C" fn ngx_parse_time(text: *const Str, is_sec: usize) -> isize {
+    // SAFETY: the caller has the text, and the bytes that it tells of.
+    symbols::parse_time(unsafe { slice((*text).at, (*text).length) }, is_sec != 0)
+}
+
+/// Where there is no place to write to, how many bytes are to be escaped, of which each will be three.
+#[no_mangle]
+unsafe extern "C" fn ngx_escape_uri(
+    to: *mut u8,
+    from: *const u8,
+    length: usize,
+    kind: usize,
+) -> usize {
+    // SAFETY: the caller has so many bytes, and the room that an earlier call has told of.
+    unsafe {
+        let escaped = symbols::escaped(slice(from, length), kind);
+        if to.is_null() {
+            return (escaped.len() - length) / 2;
+        }
+        ptr::copy_nonoverlapping(escaped.as_ptr(), to, escaped.len());
+        to.add(escaped.len()).addr()
+    }
+}
+
+#[no_mangle]
+unsafe extern "C" fn ngx_murmur_hash2(data: *const u8, length: usize) -> u32 {
+    // SAFETY: the caller has so many bytes.
+    murmur2(unsafe { slice(data, length) })
+}
+
+/// A line of the log; which request it is of is known.
+#[no_mangle]
+unsafe extern "C" fn ngx_http_lua_ffi_raw_log(
+    _: *mut c_void,
+    level: c_int,
+    text: *const u8,
+    length: usize,
+) -> c_int {
+    if !(0..=8).contains(&level) {
+        return -1;
+    }
+    // SAFETY: the caller has so many bytes. Lua is not entered from here.
+    unsafe {
+        let args = Args { i: level, id: 0, a: slice(text, length), b: &[], x: 0.0, y: 0.0 };
+        answer(crate::api::number_of("report"), &args, ptr::null_mut());
+    }
+    0
+}
+
+/// The number of the request's context in `ngx_lua_ctx_tables` of the registry; -1 where there is none.
+#[no_mangle]
+extern "C" fn ngx_http_lua_ffi_get_ctx_ref(_: *mut c_void, _: *mut c_int, _: *mut c_int) -> c_int {
+    let args = Args { i: 0, id: 0, a: &[], b: &[], x: 0.0, y: 0.0 };
+    // SAFETY: Lua is not entered from here; the answer is there until the next one.
+    unsafe {
+        match (answer(crate::api::number_of("ctx_stash"), &args, ptr::null_mut()), HOST.get()) {
+            (code::NUMBER, Some((_, shared))) => (*shared).outs[turn(shared)].x as c_int,
+            _ => -1,
+        }
+    }
+}
+
+#[no_mangle]
+unsafe extern "C" fn ngx_stream_lua_ffi_raw_log(
+    of: *mut c_void,
+    level: c_int,
+    text: *const u8,
+    n: usize,
+) -> c_int {
+    // SAFETY: the same.
+    unsafe { ngx_http_lua_ffi_raw_log(of, level, text, n) }
+}
+
+/// The functions above, so that there is something that uses them.
+fn shown() -> [*const c_void; 9] {
+    [
+        ngx_hex_dump as *const c_void,
+        ngx_atoi as *const c_void,
+        ngx_hextoi as *const c_void,
+        ngx_parse_time as *const c_void,
+        ngx_escape_uri as *const c_void,
+        ngx_murmur_hash2 as *const c_void,
+        ngx_http_lua_ffi_raw_log as *const c_void,
+        ngx_http_lua_ffi_get_ctx_ref as *const c_void,
+        ngx_stream_lua_ffi_raw_log as *const c_void,
+    ]
+}
+
 extern "C" {
     /// The hook at work is over, although it has not returned (`luajit/build/hook.c`).
     fn weir_leave_hook(l: *mut lua::lua_State);
     /// The line of the call that code has come back from before the instruction at hand; 0 if it has not.
     fn weir_called_line(l: *mut lua::lua_State) -> c_int;
+    /// Whether a finalizer is at work.
+    fn weir_in_finalizer(l: *mut lua::lua_State) -> c_int;
 }
 
 /// So many calls of a sample are counted, from the innermost.
@@ -789,11 +955,12 @@ impl Engine {
         host: &mut dyn Host,
     ) -> Entered<Engine> {
         let memory = Bounded::new(max_bytes);
-        let out = Out { p: ptr::null(), n: 0, x: 0.0, i: 0, k: 0 };
-        let (answer, caller) = (Answer::default(), ptr::null_mut());
+        let out = || Out { p: ptr::null(), n: 0, x: 0.0 };
+        let (answers, caller) = (Default::default(), ptr::null_mut());
         let shared = Shared {
-            out,
-            answer,
+            outs: [out(), out()],
+            answers,
+            main: ptr::null_mut(),
             memory,
             panic: None,
             caller,
@@ -810,6 +977,8 @@ impl Engine {
             let memory = ptr::addr_of_mut!((*shared).memory).cast::<c_void>();
             lua::lua_newstate(allocate, memory)
         };
+        // SAFETY: nobody else has it yet.
+        unsafe { (*shared).main = state };
         let mut engine = Engine {
             state,
             shared,
@@ -821,6 +990,7 @@ impl Engine {
         if state.is_null() {
             return Err(Failure::Memory);
         }
+        std::hint::black_box(shown());
         let mut with = Boot { text, name: b"=weir\0", shared, entry: 0 };
         // SAFETY: the state is this engine's and not in use; `with` outlives the call.
         let boot = || unsafe { lua::lua_cpcall(state, boot, ptr::addr_of_mut!(with).cast()) };
@@ -965,9 +1135,9 @@ impl Engine {
 
     fn tidy(&self) {
         // SAFETY: no operation of this entry is at work; one around it has its answer with it.
-        let kept = unsafe { &mut (*self.shared).answer.text };
-        if kept.capacity() > KEPT_BYTES {
-            *kept = Vec::new();
+        let answers = unsafe { &mut (*self.shared).answers };
+        for kept in answers.iter_mut().filter(|kept| kept.text.capacity() > KEPT_BYTES) {
+            kept.text = Vec::new();
         }
     }
 

@@ -18,8 +18,6 @@ pub(crate) struct Args<'a> {
 pub(crate) struct Answer {
     pub text: Vec<u8>,
     pub x: f64,
-    pub i: i32,
-    pub k: i32,
 }
 
 /// Who answers Lua.

@@ -23,6 +23,7 @@ mod run;
 mod site;
 mod ssl;
 mod stream;
+mod symbols;
 mod trim;
 mod vm;
 mod watch;

@@ -117,7 +117,7 @@ fn go_on(r: &mut Request) -> LocalFuture<'_, Flow> {
 
 fn after_body<const CONTEXT: u32>(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async {
-        match body::read_all(r).await {
+        match body::read_all_named(r).await {
             Ok(()) => {}
             Err(BodyError::Status(status)) => return Flow::Status(status),
             Err(_) => return Flow::Status(499),

@@ -462,7 +462,7 @@ impl Watch {
 }
 
 async fn read_body(r: &mut Request) -> Reply {
-    match body::read_all(r).await {
+    match body::read_all_named(r).await {
         Ok(()) => Reply::ok(),
         Err(BodyError::Status(status)) => {
             Reply { code: code::NUMBER, x: f64::from(status), text: Vec::new() }

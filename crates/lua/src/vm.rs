@@ -35,6 +35,8 @@ pub(crate) struct Vm {
     over: RefCell<Vec<(i32, i64)>>,
     /// Its `init_by_lua` has failed: no code runs in it.
     has_failed: Cell<bool>,
+    /// How many workers there are to be, as long as there are none.
+    pub workers: Cell<usize>,
     /// Where only that is looked at: what it has failed by.
     pub attempt: RefCell<Option<Vec<u8>>>,
     /// What code posts to and waits for.
@@ -160,6 +162,7 @@ impl Vm {
             begun_ms: clock::mono_ms(),
             over: RefCell::default(),
             has_failed: Cell::new(false),
+            workers: Cell::new(1),
             attempt: RefCell::default(),
             semaphores: Semaphores::default(),
             with_socks: RefCell::default(),
@@ -254,12 +257,13 @@ impl Vm {
     }
 
     /// Begins a state that nobody is served by, as a worker would; what its `init_by_lua` has failed by.
-    fn attempt(gen: &Arc<Generation>, block: Block) -> Result<(), Vec<u8>> {
+    fn attempt(gen: &Arc<Generation>, block: Block, workers: usize) -> Result<(), Vec<u8>> {
         if main_of(gen, block).is_none_or(|main| main.init.is_none()) {
             return Ok(());
         }
         let vm = Vm::new(Weak::new(), gen, block);
         vm.attempt.replace(Some(Vec::new()));
+        vm.workers.set(workers);
         vm.begin();
         match vm.has_failed.get() {
             true => Err(vm.attempt.take().unwrap_or_default()),
@@ -282,14 +286,14 @@ pub(crate) fn main_of(gen: &Generation, block: Block) -> Option<&LuaMain> {
 }
 
 /// Runs what is to be run before workers begin, by whoever is to serve by that configuration or looks whether it could
-/// be. Each worker runs it once more, in its own state.
+/// be, with so many workers. Each worker runs it once more, in its own state.
 ///
 /// # Errors
 ///
 /// What it has failed by: the configuration is not served by.
-pub fn attempt_init(gen: &Arc<Generation>) -> Result<(), String> {
+pub fn attempt_init(gen: &Arc<Generation>, workers: usize) -> Result<(), String> {
     for block in [Block::Http, Block::Stream] {
-        Vm::attempt(gen, block).map_err(|text| {
+        Vm::attempt(gen, block, workers).map_err(|text| {
             format!("init_by_lua error: {}", String::from_utf8_lossy(&text).trim_end())
         })?;
     }

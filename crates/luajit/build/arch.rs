@@ -28,6 +28,15 @@ impl Arch {
         found.map(|(_, arch)| arch).expect("LuaJIT is built for x86-64 and ARM64 alone")
     }
 
+    /// As Debian calls it in paths.
+    pub(crate) fn multiarch(&self) -> &'static str {
+        if self.is_on("LJ_TARGET_X64") {
+            "x86_64-linux-gnu"
+        } else {
+            "aarch64-linux-gnu"
+        }
+    }
+
     /// What the assembler's preprocessor is told, as LuaJIT's Makefile tells it.
     pub(crate) fn flags(&self) -> Vec<String> {
         let mut flags = Vec::new();

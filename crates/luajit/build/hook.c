@@ -46,3 +46,9 @@ int weir_called_line(lua_State *L)
   setcframe_pc(cf, pc);
   return is_known && at.currentline > 0 ? at.currentline : 0;
 }
+
+/* Whether the collector has called what runs (__gc): hooks are off as long as that does. */
+int weir_in_finalizer(lua_State *L)
+{
+  return (G(L)->hookmask & HOOK_GC) != 0;
+}

@@ -45,7 +45,7 @@ fn main() {
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let buildvm = tools.build("buildvm", &parts, &[&target, "-I.", "-Ihost"]);
     make_tables(&tools, &buildvm);
-    compile(&src);
+    compile(&src, &arch);
     write_modules(&src, &out);
 }
 
@@ -96,7 +96,7 @@ fn make_tables(tools: &Tools, buildvm: &Path) {
     make("folddef", "lj_folddef.h", &["lj_opt_fold.c".to_owned()]);
 }
 
-fn compile(src: &Path) {
+fn compile(src: &Path, arch: &Arch) {
     let mut cc = cc::Build::new();
     cc.file(src.join("ljamalg.c")).file(src.join("lj_vm.S")).include(src);
     cc.file("build/hook.c");
@@ -107,6 +107,9 @@ fn compile(src: &Path) {
     cc.define("LUAJIT_UNWIND_EXTERNAL", None).flag("-funwind-tables");
     cc.flag_if_supported("-fno-stack-protector").flag_if_supported("-fomit-frame-pointer");
     cc.define("_FILE_OFFSET_BITS", "64").define("_LARGEFILE_SOURCE", None);
+    // Modules of the system's are looked for where Debian's LuaJIT does: below /usr too, and not /usr/local alone.
+    cc.define("LUA_ROOT", "\"/usr\"");
+    cc.define("LUA_MULTILIB", &*format!("\"lib/{}\"", arch.multiarch()));
     cc.compile("weirluajit");
 }
 

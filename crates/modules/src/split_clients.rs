@@ -118,7 +118,7 @@ fn value<S: Session>(s: &mut S, arg: &VarArg, out: &mut Vec<u8>) -> bool {
 }
 
 /// MurmurHash2, 32 bits, seed 0.
-pub(crate) fn murmur2(data: &[u8]) -> u32 {
+pub fn murmur2(data: &[u8]) -> u32 {
     const M: u32 = 0x5bd1_e995;
     let mut hash = data.len() as u32;
     let mut chunks = data.chunks_exact(4);

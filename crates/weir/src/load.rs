@@ -94,7 +94,8 @@ pub fn row_table() -> RowTable {
 /// Reads the configuration from disk and builds a generation. Code that is to run before it is served by runs.
 pub fn load(paths: &Paths, mode: Mode) -> Result<Loaded, Refused> {
     let loaded = look(paths, mode)?;
-    match weir_lua::attempt_init(&loaded.generation) {
+    let workers = loaded.generation.global.get::<Global>().workers();
+    match weir_lua::attempt_init(&loaded.generation, workers) {
         Ok(()) => Ok(loaded),
         Err(why) => {
             let refused = refused(&[Diagnostic::emerg(why)], &loaded.sources);

@@ -93,6 +93,8 @@ impl Serving {
 
     /// Starts the workers that are missing.
     fn fill(&mut self) -> Result<(), String> {
+        // Workers that begin ask for it.
+        self.all.set_workers(self.count());
         while self.workers.len() < self.count() {
             let id = self.workers.len();
             let handle = self.worker(id).map_err(|e| format!("starting a worker failed: {e}"))?;
@@ -102,7 +104,6 @@ impl Serving {
             );
             self.workers.push(handle);
         }
-        self.all.set_workers(self.count());
         Ok(())
     }
 

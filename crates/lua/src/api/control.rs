@@ -6,6 +6,7 @@ use crate::machine::{code, OpRow, State};
 use crate::run::{context, take_reply, Outcome};
 use crate::site::Block;
 use crate::vm::Vm;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_core::{Connection, Session as _};
@@ -27,6 +28,7 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("phase", ANY, phase),
     OpRow::any("ctx", ANY, ctx),
     OpRow::any("ctx_base", ANY, ctx_base),
+    OpRow::any("ctx_stash", REQUEST, ctx_stash),
     OpRow::any("threads", WAITING, |_, _, _| code::TRUE),
     OpRow::any("run", ANY, |state, _, answer| answer.number(state.run.id as f64)),
     // Whether a run that has made sockets goes on.
@@ -52,7 +54,8 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("log_enabled", ANY, log_enabled),
     OpRow::any("paths", ANY, package_paths),
     OpRow::any("worker_count", ANY, |state, _, answer| {
-        let count = state.vm.worker.upgrade().map_or(1, |worker| worker.all.workers());
+        let known = state.vm.worker.upgrade().map(|worker| worker.all.workers());
+        let count = known.unwrap_or_else(|| state.vm.workers.get());
         answer.number(count as f64)
     }),
     OpRow::any("config", ANY, config),
@@ -121,7 +124,11 @@ pub(super) fn debug(state: &State<'_>, text: impl FnOnce() -> String) {
 
 /// A line of the error log, by the request where there is one.
 pub(super) fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
+    // As in nginx lines of this level do not say what they are about.
+    let alone = |log: &ErrorLog, conn: &Connection| log.log(level, Some(conn.serial), text);
     match (&state.r, &state.s) {
+        (Some(r), _) if level == LogLevel::Debug => alone(r.error_log(), r.conn()),
+        (None, Some(s)) if level == LogLevel::Debug => alone(s.error_log(), s.conn()),
         (Some(r), _) => match doing(state.run.context, level) {
             b"" => r.log_bytes(level, text),
             doing => r.log_bytes(level, &[text, doing].concat()),
@@ -252,7 +259,7 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
 }
 
 /// The parts of the Lua side, in the order in which they are loaded.
-const PIECES: [(&str, &str); 20] = [
+const PIECES: [(&str, &str); 22] = [
     ("base", include_str!("../lua/base.lua")),
     ("coroutine", include_str!("../lua/coroutine.lua")),
     ("output", include_str!("../lua/output.lua")),
@@ -273,10 +280,12 @@ const PIECES: [(&str, &str); 20] = [
     ("proxy_ssl", include_str!("../lua/proxy_ssl.lua")),
     ("blocking", include_str!("../lua/blocking.lua")),
     ("errlog", include_str!("../lua/errlog.lua")),
+    ("core", include_str!("../lua/core.lua")),
+    ("openssl", include_str!("../lua/openssl.lua")),
 ];
 
 /// Of those, what a state of `stream` has: without requests, and with what sessions have instead.
-const OF_STREAM: [(&str, &str); 19] = [
+const OF_STREAM: [(&str, &str); 21] = [
     PIECES[0],
     ("stream", include_str!("../lua/stream.lua")),
     PIECES[1],
@@ -296,6 +305,8 @@ const OF_STREAM: [(&str, &str); 19] = [
     PIECES[17],
     PIECES[18],
     PIECES[19],
+    PIECES[20],
+    PIECES[21],
 ];
 
 /// The module of that name, as text.
@@ -336,6 +347,9 @@ struct Numbered {
     id: u64,
     vm: Rc<Vm>,
 }
+
+/// The number is kept for longer than until the request goes on elsewhere.
+struct Stashed(u64);
 
 impl Drop for Numbered {
     fn drop(&mut self) {
@@ -388,6 +402,9 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     if let Some(known) = known {
         return answer.number(known.id as f64);
     }
+    if let Some(stashed) = state.r.as_ref().and_then(|r| r.ctx_ref::<Stashed>()) {
+        return answer.number(stashed.0 as f64);
+    }
     let numbered = fresh(state);
     let id = numbered.id;
     match (state.r.as_deref_mut(), state.s.as_deref_mut()) {
@@ -396,6 +413,19 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         (None, None) => {}
     }
     answer.number(id as f64)
+}
+
+/// The number of the request's context, which is there until the request ends, whatever becomes of it meanwhile.
+fn ctx_stash(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    if let Some(numbered) = r.take_ctx::<Numbered>() {
+        r.set_ctx(Stashed(numbered.id));
+        r.keep_state(numbered);
+    }
+    match r.ctx_ref::<Stashed>() {
+        Some(stashed) => answer.number(stashed.0 as f64),
+        None => code::NIL,
+    }
 }
 
 /// The number of the context that a fresh one rests on: its connection's handshake's; 0 if there is none.
@@ -504,6 +534,21 @@ fn redirect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 
     code::TRUE
 }
 
+/// Where OpenResty's own libraries are, if they are: beside the prefix, as it lays them out, or where it is installed.
+fn lualibs(prefix: &Path) -> Vec<PathBuf> {
+    let roots = [prefix.parent(), Some(Path::new("/usr/local/openresty"))];
+    let mut all = Vec::new();
+    for root in roots.into_iter().flatten() {
+        for name in ["site/lualib", "lualib"] {
+            let lualib = root.join(name);
+            if !all.contains(&lualib) && lualib.is_dir() {
+                all.push(lualib);
+            }
+        }
+    }
+    all
+}
+
 fn package_paths(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let main = state.vm.main();
     let path = main.and_then(|m| m.package_path.as_deref()).unwrap_or(b";;");
@@ -511,7 +556,11 @@ fn package_paths(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i3
     let prefix = main.map_or(&b""[..], |m| &m.prefix);
     let worker = state.vm.worker.upgrade();
     let id = worker.map_or(0, |w| w.id);
-    answer.list().text(path).text(cpath).text(prefix).number(id as f64);
+    let mut list = answer.list();
+    list.text(path).text(cpath).text(prefix).number(id as f64);
+    for lualib in lualibs(&paths::path(prefix)) {
+        list.text(paths::bytes(&lualib));
+    }
     code::LIST
 }
 

@@ -4,6 +4,7 @@ use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::ANY;
 use crate::site::Block;
+use crate::symbols;
 use md5::{Digest, Md5};
 use ring::hmac;
 use sha1::Sha1;
@@ -31,14 +32,13 @@ pub(super) const OPS: &[OpRow] = &[
 ];
 
 fn hex(bytes: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for b in bytes {
-        out.extend_from_slice(&[DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]);
+        out.extend_from_slice(&symbols::hex(*b));
     }
 }
 
-/// The kinds by their numbers.
-const KINDS: [EscapeKind; 7] = [
+/// The kinds by nginx's numbers.
+pub(crate) const KINDS: [EscapeKind; 7] = [
     EscapeKind::Uri,
     EscapeKind::Args,
     EscapeKind::UriComponent,

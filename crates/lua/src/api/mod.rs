@@ -5,7 +5,7 @@ mod blocking;
 pub(crate) mod capture;
 pub(crate) mod control;
 mod dict;
-mod encode;
+pub(crate) mod encode;
 mod errlog;
 mod headers;
 mod line;
@@ -63,4 +63,9 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
         ];
         lists.iter().flat_map(|list| list.iter()).collect()
     })
+}
+
+/// The number of an operation; that of none where there is none of that name.
+pub(crate) fn number_of(name: &str) -> i32 {
+    ops().iter().position(|row| row.name == name).map_or(-1, |at| at as i32)
 }

@@ -4,7 +4,7 @@
 //! (`backlog`), who finds none free waits for its turn. Idle ones are looked over by one task while there are any.
 
 use super::line::Line;
-use super::socket::sock;
+use super::socket::{sock, Connecting};
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, State};
 use crate::run::{Reply, Told, WaitFor};
@@ -226,22 +226,24 @@ pub(super) fn pooled(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer
         return answer.fail("too many waiting connect operations");
     }
     let timeout = sock.borrow().timeouts().0;
+    let connecting = Connecting::new(sock);
     let turn = Turn { pool, told: Rc::default() };
     turn.pool.waiting.borrow_mut().push_back(Rc::clone(&turn.told));
     state.wait(
         WaitFor::Future(Box::pin(async move {
-            let turn = turn;
+            let (turn, connecting) = (turn, connecting);
             if timer::within_ms(timeout, poll_fn(|cx| turn.told.poll(cx))).await.is_none() {
                 return Reply::fail("timeout");
             }
+            let mut sock = connecting.over();
             match turn.pool.take() {
                 Some(kept) => {
                     let place = Some(kept.place);
-                    let reused = sock.borrow_mut().put_kept(kept.line, kept.reused + 1, place);
+                    let reused = sock.put_kept(kept.line, kept.reused + 1, place);
                     Reply { code: code::NUMBER, x: f64::from(reused), text: Vec::new() }
                 }
                 None => {
-                    sock.borrow_mut().hold(Place::new(&turn.pool));
+                    sock.hold(Place::new(&turn.pool));
                     Reply { code: code::NIL, ..Reply::default() }
                 }
             }

@@ -126,16 +126,11 @@ fn exec(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         Ok(false) => code::NIL,
         Err(e) => answer.fail(e.code.to_string()),
         Ok(true) => {
-            let mut last = 0;
-            for (at, (from, to)) in known.captures.offsets().iter().enumerate() {
+            for (from, to) in known.captures.offsets() {
                 answer.text.extend_from_slice(&from.to_ne_bytes());
                 answer.text.extend_from_slice(&to.to_ne_bytes());
-                if *from != UNSET {
-                    last = at;
-                }
             }
-            answer.k = last as i32 + 1;
-            code::TEXT
+            code::PLACES
         }
     }
 }

@@ -8,10 +8,10 @@ use super::line::Line;
 use super::pool::Place;
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, List, OpRow, State};
-use crate::run::context::WAITING;
+use crate::run::context::{ANY, WAITING};
 use crate::run::{Reply, WaitFor};
 use crate::site::Block;
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -28,6 +28,12 @@ use weir_upstream::{connect_failure, error_text};
 
 pub(super) const OPS: &[OpRow] = &[
     OpRow::any("sock_new", WAITING, new),
+    OpRow::any("sock_is_connecting", ANY, |state, args, _| {
+        match sock(state, args).is_some_and(|sock| sock.borrow().connecting) {
+            true => code::TRUE,
+            false => code::FALSE,
+        }
+    }),
     OpRow::any("sock_connect", WAITING, connect),
     OpRow::any("sock_pooled", WAITING, super::pool::pooled),
     OpRow::any("sock_bind", WAITING, bind),
@@ -186,7 +192,6 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
                 _ => "socket busy connecting",
             });
         }
-        sock.connecting = true;
         sock.channel = None;
         sock.buf.clear();
         (sock.at, sock.reused, sock.ended) = (0, 0, None);
@@ -197,11 +202,12 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let (timeout, local) = (sock.borrow().connect_ms, sock.borrow().local);
     debug(state, || format!("lua tcp socket connect timeout: {timeout}"));
     let resolver = resolver_of(state);
+    let connecting = Connecting::new(sock);
     state.wait(
         WaitFor::Future(Box::pin(async move {
+            let connecting = connecting;
             let opened = timer::within_ms(timeout, open(&host, port, resolver, local)).await;
-            let mut sock = sock.borrow_mut();
-            sock.connecting = false;
+            let mut sock = connecting.over();
             match opened {
                 Some(Ok(stream)) => {
                     sock.channel = Some(Channel::from(stream).into());
@@ -218,6 +224,32 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         })),
         answer,
     )
+}
+
+/// A socket is connecting, or in the queue for that, as long as this lives: whoever gives it up leaves one that is not.
+pub(super) struct Connecting(Rc<RefCell<Sock>>);
+
+impl Connecting {
+    pub(super) fn new(sock: Rc<RefCell<Sock>>) -> Connecting {
+        sock.borrow_mut().connecting = true;
+        Connecting(sock)
+    }
+
+    /// It has come to something, which the socket is told.
+    pub(super) fn over(&self) -> RefMut<'_, Sock> {
+        let mut sock = self.0.borrow_mut();
+        sock.connecting = false;
+        sock
+    }
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        let mut sock = self.0.borrow_mut();
+        if std::mem::take(&mut sock.connecting) {
+            sock.place = None;
+        }
+    }
 }
 
 async fn open(

@@ -57,7 +57,8 @@ fn sleep(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let wait = WaitFor::Future(Box::pin(async move {
         match ms {
             0 => weir_runtime::event_loop::yield_now().await,
-            _ => timer::sleep_ms(ms).await,
+            // Not a moment too early by any clock: what was to last for as long is over by then.
+            _ => timer::sleep_ms(ms + 1).await,
         }
         Reply::ok()
     }));

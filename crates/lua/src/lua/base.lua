@@ -1,9 +1,8 @@
 -- The table ngx: constants, phases, contexts, time, exits.
 
 local weir = ...
-local raw, finish, op, check, C, out = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out
+local raw, finish, op, check, C = weir.raw, weir.finish, weir.op, weir.check, weir.C
 local ask = weir.ask
-local ffi_string = require("ffi").string
 local error, type, tostring, setmetatable, rawset, tonumber = error, type, tostring, setmetatable, rawset, tonumber
 local floor = math.floor
 
@@ -56,7 +55,7 @@ local function ctx_id()
     if C(OP_CTX, 0, "", 0, "", 0, 0, 0) ~= 3 then
         return nil
     end
-    return out.x
+    return weir.number()
 end
 weir.ctx_id = ctx_id
 
@@ -113,7 +112,7 @@ local OP_IS_SUBREQUEST = op "is_subrequest"
 
 function getters.status()
     check_property(raw(OP_STATUS))
-    return out.x
+    return weir.number()
 end
 
 function setters.status(value)
@@ -258,5 +257,5 @@ end
 
 function weir.request_start()
     check(raw(OP_START_TIME))
-    return out.x
+    return weir.number()
 end

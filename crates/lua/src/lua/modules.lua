@@ -31,29 +31,6 @@ do
     end
 end
 
-local core = { version = weir.core_version }
-package.preload["resty.core"] = function()
-    return core
-end
-for _, name in ipairs {
-    "uri", "hash", "base64", "regex", "exit", "shdict", "var", "ctx", "misc", "request", "response", "time",
-    "worker", "phase", "ndk", "socket", "coroutine", "param", "utils",
-} do
-    package.preload["resty.core." .. name] = function()
-        return { version = core.version }
-    end
-end
-package.preload["resty.core.base"] = function()
-    return {
-        version = core.version,
-        new_tab = require "table.new",
-        clear_tab = require "table.clear",
-        get_request = function()
-            return weir.ctx_id()
-        end,
-        get_string_buf_size = function() return 4096 end,
-    }
-end
 package.preload["tablepool"] = nil
 
 -- Directives that make a value of one, by their names.

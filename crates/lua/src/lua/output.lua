@@ -1,9 +1,8 @@
 -- What goes to the client, and to the log.
 
 local weir = ...
-local raw, finish, op, check, C, out = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out
+local raw, finish, op, check, C = weir.raw, weir.finish, weir.op, weir.check, weir.C
 local ngx, null = weir.ngx, weir.null
-local ffi_string = require("ffi").string
 local error, type, tostring, select, getmetatable = error, type, tostring, select, getmetatable
 local concat, floor = table.concat, math.floor
 local debug_getinfo = debug.getinfo

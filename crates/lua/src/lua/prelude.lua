@@ -1,21 +1,19 @@
 -- The ground of the Lua side: the call to Rust, runs and their threads, entry from Rust.
 -- Given the function to call, the place of its answers, a null pointer, the function that makes functions of one
--- operation, the one that keeps values for Rust, the one that knows the coroutine that Rust goes on with, and what
--- yields are for; answers the entry function.
+-- operation, the one that keeps values for Rust, the one that knows the coroutine that Rust goes on with, what
+-- yields are for, and the function that reads answers; answers the entry function.
 
-local call_ptr, out_ptr, null, make, keep, running, MARK, LEAVE = ...
+local call_ptr, out_ptr, null, make, keep, running, MARK, LEAVE, said = ...
 
 local ffi = require "ffi"
-local ffi_string, ffi_cast = ffi.string, ffi.cast
+local ffi_cast = ffi.cast
 ffi.cdef [[
-struct weir_out { const uint8_t *p; size_t n; double x; int32_t i; int32_t k; };
-struct weir_number { double x; };
+struct weir_out { const uint8_t *p; size_t n; double x; };
 struct weir_length { uint32_t n; };
 ]]
+-- Answers are for Rust to read out, but for what loops are made of: behind `out` a finalizer has its own.
 local C = ffi_cast("int (*)(int, double, const char *, size_t, const char *, size_t, double, double)", call_ptr)
 local out = ffi_cast("struct weir_out *", out_ptr)
-local number_ptr = ffi.typeof("const struct weir_number *")
-local length_ptr = ffi.typeof("const struct weir_length *")
 
 local error, type, tostring, pairs, ipairs, select = error, type, tostring, pairs, ipairs, select
 local setmetatable = setmetatable
@@ -32,7 +30,7 @@ local ops = {}
 do
     C(0, 0, "", 0, "", 0, 0, 0)
     local at = 0
-    for name in ffi_string(out.p, out.n):gmatch("[^\n]+") do
+    for name in said(1):gmatch("[^\n]+") do
         ops[name] = at
         at = at + 1
     end
@@ -75,32 +73,21 @@ weir.raw = raw
 local OP_REPLY, OP_REPORT, OP_CODE, OP_PIECE = op_of "reply", op_of "report", op_of "code", op_of "piece"
 local OP_CANCEL, OP_OUTCOME, OP_EARLY = op_of "cancel", op_of "outcome", op_of "early"
 
--- Values that Rust has written one after the other.
-local function decode(p, stop, t)
-    local n = 0
-    while p < stop do
-        local tag = p[0]
-        p = p + 1
-        n = n + 1
-        if tag == 2 then
-            local length = tonumber(ffi_cast(length_ptr, p).n)
-            t[n] = ffi_string(p + 4, length)
-            p = p + 4 + length
-        elseif tag == 3 then
-            t[n] = tonumber(ffi_cast(number_ptr, p).x)
-            p = p + 8
-        elseif tag == 1 then
-            t[n] = true
-        elseif tag == 4 then
-            t[n] = false
-        end
-    end
-    return t, n
+-- The last answer's text, its number, and its values as a table (where they are nil it has holes) and how many.
+local function text_said()
+    local text = said(1)
+    return text
 end
+weir.text = text_said
 
--- As a table; items that are nil are holes.
+local function number_said()
+    local number = said(3)
+    return number
+end
+weir.number = number_said
+
 local function list()
-    return decode(out.p, out.p + out.n, {})
+    return said(2)
 end
 weir.list = list
 
@@ -116,9 +103,9 @@ weir.await = await
 -- (`error` is not tail called: it would count the levels from who has called this.)
 finish = function(code)
     if code == 2 then
-        return ffi_string(out.p, out.n)
+        return text_said()
     elseif code == 3 then
-        return out.x
+        return number_said()
     elseif code == 1 then
         return true
     elseif code == 0 then
@@ -126,18 +113,18 @@ finish = function(code)
     elseif code == 4 then
         return false
     elseif code == -1 then
-        return nil, ffi_string(out.p, out.n)
+        return nil, text_said()
     elseif code == 5 then
         local t, n = list()
         return unpack(t, 1, n)
     elseif code == 100 then
-        return await(out.x)
+        return await(number_said())
     elseif code == -2 then
-        error(ffi_string(out.p, out.n), 2)
+        error(text_said(), 2)
     elseif code == -3 then
         error("no request found", 2)
     elseif code == -4 then
-        error("API disabled in the context of " .. ffi_string(out.p, out.n), 2)
+        error("API disabled in the context of " .. text_said(), 2)
     elseif code == -5 then
         error("API disabled in the current context", 2)
     end
@@ -150,11 +137,11 @@ weir.finish = finish
 -- The error of a code, if it is one.
 local function error_of(code)
     if code == -2 then
-        return ffi_string(out.p, out.n)
+        return text_said()
     elseif code == -3 then
         return "no request found"
     elseif code == -4 then
-        return "API disabled in the context of " .. ffi_string(out.p, out.n)
+        return "API disabled in the context of " .. text_said()
     elseif code == -5 then
         return "API disabled in the current context"
     end
@@ -174,10 +161,6 @@ function weir.check_property(code)
         error(code == -4 and error_of(-5) or error_of(code), 4)
     end
     return code
-end
-
-function weir.text()
-    return ffi_string(out.p, out.n)
 end
 
 -- Strings behind their lengths, for Rust.
@@ -442,7 +425,7 @@ local CODES, HELD = 8, 6
 
 local function compile(n)
     if C(OP_CODE, n, "", 0, "", 0, 0, 0) ~= 5 then
-        return fail_load(ffi_string(out.p, out.n))
+        return fail_load(text_said())
     end
     local chunk, text, is_file, keeps = unpack((list()))
     local f, e = is_file and files[chunk], nil

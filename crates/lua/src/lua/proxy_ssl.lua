@@ -1,9 +1,8 @@
 -- ngx.proxyssl, ngx.ssl.proxysslcert and ngx.ssl.proxysslverify: what code says of handshakes with servers.
 
 local weir = ...
-local raw, finish, op, out = weir.raw, weir.finish, weir.op, weir.out
+local raw, finish, op = weir.raw, weir.finish, weir.op
 local ask = weir.ask
-local ffi_string = require("ffi").string
 local error, type = error, type
 
 local OP_CERT, OP_VERSION, OP_VERIFY = op "toward_cert", op "toward_version", op "toward_verify"
@@ -96,9 +95,9 @@ package.preload["ngx.ssl.proxysslverify"] = function()
     function verify.get_verify_cert()
         allowed "proxy_ssl_verify"
         if raw(OP_VERIFY, 2) == 2 then
-            return weir.ssl_object("cert", ffi_string(out.p, out.n))
+            return weir.ssl_object("cert", weir.text())
         end
-        return nil, ffi_string(out.p, out.n)
+        return nil, weir.text()
     end
 
     return verify

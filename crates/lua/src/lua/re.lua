@@ -1,9 +1,10 @@
 -- ngx.re.
 
 local weir = ...
-local op, C, out, ngx = weir.op, weir.C, weir.out, weir.ngx
+local op, C, ngx = weir.op, weir.C, weir.ngx
+local out, late = weir.out, weir.out + 1
 local ffi = require "ffi"
-local ffi_string, ffi_cast = ffi.string, ffi.cast
+local ffi_cast = ffi.cast
 local error, type, tostring, setmetatable, tonumber = error, type, tostring, setmetatable, tonumber
 local sub, byte, find, format, concat = string.sub, string.byte, string.find, string.format, table.concat
 local pairs_t = ffi.typeof("const uint32_t *")
@@ -45,7 +46,7 @@ local function compile(regex, options)
         end
     end
     if C(OP_COMPILE, 0, regex, #regex, options, #options, 0, 0) ~= 5 then
-        return nil, ffi_string(out.p, out.n)
+        return nil, weir.text()
     end
     local t, n = weir.list()
     local compiled = {
@@ -84,12 +85,22 @@ local function go_on(compiled, subject, pos)
 end
 
 local function why_not()
-    return "pcre_exec() failed: " .. ffi_string(out.p, out.n)
+    return "pcre_exec() failed: " .. weir.text()
 end
 
-local function collect(compiled, subject, res)
+-- Where the groups are that a call has found, by its code. What that points to stays as it is until the next call.
+local FOUND, FOUND_LATE = 9, 10
+local function places(code)
+    if code == FOUND then
+        return ffi_cast(pairs_t, out.p)
+    elseif code == FOUND_LATE then
+        -- This is a finalizer.
+        return ffi_cast(pairs_t, late.p)
+    end
+end
+
+local function collect(compiled, subject, at, res)
     local count = compiled.groups
-    local at = ffi_cast(pairs_t, out.p)
     res = res or {}
     if compiled.dfa then
         count = 0
@@ -150,7 +161,8 @@ function re.match(subject, regex, options, ctx, res)
         return match(compiled.id, subject)
     end
     local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, position(ctx), 0)
-    if code ~= 2 then
+    local at = places(code)
+    if not at then
         local why = code == -1 and why_not() or nil
         done(compiled)
         if why then
@@ -159,9 +171,9 @@ function re.match(subject, regex, options, ctx, res)
         return nil
     end
     if ctx then
-        ctx.pos = tonumber(ffi_cast(pairs_t, out.p)[1]) + 1
+        ctx.pos = tonumber(at[1]) + 1
     end
-    local found = collect(compiled, subject, res)
+    local found = collect(compiled, subject, at, res)
     done(compiled)
     return found
 end
@@ -173,7 +185,8 @@ function re.find(subject, regex, options, ctx, nth)
         return nil, nil, e
     end
     local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, position(ctx), 0)
-    if code ~= 2 then
+    local at = places(code)
+    if not at then
         local why = code == -1 and why_not() or nil
         done(compiled)
         if why then
@@ -181,7 +194,6 @@ function re.find(subject, regex, options, ctx, nth)
         end
         return nil
     end
-    local at = ffi_cast(pairs_t, out.p)
     if ctx then
         ctx.pos = tonumber(at[1]) + 1
     end
@@ -211,7 +223,8 @@ local function iterate(self)
     end
     local subject = self.subject
     local code = go_on(compiled, subject, pos)
-    if code ~= 2 then
+    local at = places(code)
+    if not at then
         local why = code == -1 and why_not() or nil
         done(compiled)
         self.compiled = nil
@@ -220,9 +233,8 @@ local function iterate(self)
         end
         return nil
     end
-    local at = ffi_cast(pairs_t, out.p)
     local from, to = tonumber(at[0]), tonumber(at[1])
-    local found = collect(compiled, subject)
+    local found = collect(compiled, subject, at)
     pos = to
     if from == to then
         pos = pos + 1
@@ -335,7 +347,8 @@ local function substitute(subject, regex, replace, options, global)
     local length = #subject
     while true do
         local code = go_on(compiled, subject, pos)
-        if code ~= 2 then
+        local at = places(code)
+        if not at then
             if code == -1 then
                 local why = why_not()
                 done(compiled)
@@ -344,7 +357,6 @@ local function substitute(subject, regex, replace, options, global)
             break
         end
         count = count + 1
-        local at = ffi_cast(pairs_t, out.p)
         local from, to = tonumber(at[0]), tonumber(at[1])
         if from > copied then
             n = n + 1
@@ -352,7 +364,7 @@ local function substitute(subject, regex, replace, options, global)
         end
         if is_function then
             n = n + 1
-            result[n] = tostring(replace(collect(compiled, subject)))
+            result[n] = tostring(replace(collect(compiled, subject, at)))
         else
             for _, part in ipairs(parts) do
                 if type(part) == "string" then
@@ -425,14 +437,14 @@ package.preload["ngx.re"] = function()
         local search = pos
         while max <= 0 or count < max do
             local code = C(OP_EXEC, compiled.id, subject, length, "", 0, search, 0)
+            local at = places(code)
             if code == -1 then
-                local why = ffi_string(out.p, out.n)
+                local why = weir.text()
                 done(compiled)
                 return nil, "pcre_exec() failed: " .. why
-            elseif code ~= 2 then
+            elseif not at then
                 break
             end
-            local at = ffi_cast(pairs_t, out.p)
             local from, to = tonumber(at[0]), tonumber(at[1])
             if from == to then
                 -- Between characters, but not at the ends.
@@ -442,10 +454,10 @@ package.preload["ngx.re"] = function()
                 if from == from_at then
                     search = from + 1
                     local again = C(OP_EXEC, compiled.id, subject, length, "", 0, search, 0)
-                    if again ~= 2 then
+                    at = places(again)
+                    if not at then
                         break
                     end
-                    at = ffi_cast(pairs_t, out.p)
                     from, to = tonumber(at[0]), tonumber(at[1])
                     if from >= length and from == to then
                         break

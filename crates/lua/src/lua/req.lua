@@ -1,9 +1,8 @@
 -- ngx.req.
 
 local weir = ...
-local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
+local raw, finish, op, check, C, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.ngx
 local ask = weir.ask
-local ffi_string = require("ffi").string
 local error, type, tostring, setmetatable, tonumber = error, type, tostring, setmetatable, tonumber
 
 local req = {}

@@ -1,9 +1,8 @@
 -- The session of stream: what goes to the client, and its connection as a socket.
 
 local weir = ...
-local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
+local raw, finish, op, check, C, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.ngx
 local ask = weir.ask
-local ffi_string = require("ffi").string
 local error, type, tostring, tonumber, setmetatable, select, floor = error, type, tostring, tonumber, setmetatable, select, math.floor
 local own, log, Tcp = weir.own_socket, weir.log_of_socket, weir.tcp
 
@@ -158,7 +157,7 @@ function Session.shutdown(...)
     end
     local code = check(raw(OP_SHUTDOWN))
     if code == -1 then
-        return nil, ffi_string(out.p, out.n)
+        return nil, weir.text()
     end
     sock.closed_for_sending = true
     weir.debug("lua shutdown socket write direction")
@@ -196,7 +195,7 @@ function Datagrams.send(sock, data)
     end
     local code = check(C(OP_ANSWER, 0, text, #text, "", 0, 0, 0))
     if code == -1 then
-        return nil, ffi_string(out.p, out.n)
+        return nil, weir.text()
     end
     return 1
 end
@@ -212,11 +211,11 @@ function ngx.req.socket(...)
     end
     local code = check(raw(OP_SOCKET))
     if code == -1 then
-        return nil, ffi_string(out.p, out.n)
+        return nil, weir.text()
     elseif code == 1 then
         return setmetatable({ id = 0, run = weir.run_id() }, datagrams_meta)
     end
-    local id = out.x
+    local id = weir.number()
     raw(OP_DEFAULTS)
     local _, _, logs, read_ms, send_ms = unpack((weir.list()))
     return setmetatable({

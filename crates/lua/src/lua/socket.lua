@@ -1,9 +1,8 @@
 -- ngx.socket
 
 local weir = ...
-local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
+local raw, finish, op, check, C, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.ngx
 local ask = weir.ask
-local ffi_string = require("ffi").string
 local error, type, tostring, tonumber, setmetatable, select, floor = error, type, tostring, tonumber, setmetatable, select, math.floor
 local sub, find, gsub, concat = string.sub, string.find, string.gsub, table.concat
 
@@ -71,6 +70,15 @@ weir.own_socket, weir.log_of_socket = own, log
 -- Operations know only sockets of their run: of others they say that they are closed, and only then it is asked whose
 -- one is.
 
+-- Who has begun to connect may have been killed meanwhile, which Rust knows.
+local OP_CONNECTING = op "sock_is_connecting"
+local function is_connecting(sock)
+    if C(OP_CONNECTING, sock.id, "", 0, "", 0, 0, 0) ~= 1 then
+        sock.connecting = false
+    end
+    return sock.connecting
+end
+
 function Tcp.connect(sock, host, ...)
     local id = type(sock) == "table" and sock.id or bad(sock, "connect", 2)
     local port, options = ...
@@ -125,12 +133,12 @@ function Tcp.connect(sock, host, ...)
             backlog = floor(options.backlog)
         end
     end
-    if sock.connecting then
+    if sock.connecting and is_connecting(sock) then
         return nil, "socket busy connecting"
     end
     if sock.connected then
         if raw(OP_CLOSE, id) == -1 then
-            local e = ffi_string(out.p, out.n)
+            local e = weir.text()
             if e ~= "closed" then
                 return nil, e
             end
@@ -204,7 +212,7 @@ function Tcp.send(sock, data)
         flatten(parts, 0, data, 4)
         text = table.concat(parts)
     end
-    if sock.connecting then
+    if sock.connecting and is_connecting(sock) then
         return nil, "socket busy connecting"
     end
     if not sock.connected then
@@ -236,7 +244,7 @@ end
 
 -- A text and whether it is the last piece; or nil, an error and what there was.
 local function read(sock, kind, n, pattern)
-    if sock.connecting then
+    if sock.connecting and is_connecting(sock) then
         return nil, "socket busy connecting"
     end
     if not sock.connected then
@@ -358,7 +366,7 @@ end
 
 function Tcp.close(sock)
     local id = own(sock, "close")
-    if sock.connecting then
+    if sock.connecting and is_connecting(sock) then
         return nil, "socket busy connecting"
     end
     if not sock.connected then
@@ -366,7 +374,7 @@ function Tcp.close(sock)
     end
     local code = raw(OP_CLOSE, id)
     if code == -1 then
-        local e = ffi_string(out.p, out.n)
+        local e = weir.text()
         if e == "closed" then
             sock.connected = false
         end
@@ -417,7 +425,7 @@ end
 
 function Tcp.setkeepalive(sock, timeout, size)
     local id = type(sock) == "table" and sock.id or bad(sock, "setkeepalive", 2)
-    if sock.connecting then
+    if sock.connecting and is_connecting(sock) then
         return nil, "socket busy connecting"
     end
     if not sock.connected then
@@ -464,7 +472,7 @@ end
 
 function Tcp.getreusedtimes(sock)
     own(sock, "getreusedtimes")
-    if not sock.connected and not sock.connecting then
+    if not sock.connected and not (sock.connecting and is_connecting(sock)) then
         return nil, "closed"
     end
     return sock.reused
@@ -519,7 +527,7 @@ function Udp.setpeername(sock, ...)
     end
     sock.connected = false
     check(raw(OP_UDP_CONNECT, id, host, nil, port))
-    local ok, e = weir.await(out.x)
+    local ok, e = weir.await(weir.number())
     if not ok then
         if e == "timeout" then
             log(sock, "lua udp socket connect timed out")
@@ -544,7 +552,7 @@ function Udp.send(sock, data)
     end
     local code = C(OP_UDP_SEND, id, text, #text, "", 0, 0, 0)
     if code == -1 then
-        return nil, ffi_string(out.p, out.n)
+        return nil, weir.text()
     end
     return 1
 end
@@ -567,7 +575,7 @@ function Udp.receive(sock, size)
     end
     check(raw(OP_UDP_READ, id, nil, nil, n))
     sock.busy = true
-    local text, e = weir.await(out.x)
+    local text, e = weir.await(weir.number())
     sock.busy = false
     if not text and e == "timeout" then
         log(sock, "lua udp socket read timed out")
@@ -623,9 +631,9 @@ local OP_RAW_BEGIN = op "raw_begin"
 local function raw_socket()
     local code = check(raw(OP_RAW_BEGIN))
     if code == -1 then
-        return nil, ffi_string(out.p, out.n)
+        return nil, weir.text()
     end
-    local id = out.x
+    local id = weir.number()
     local _, _, logs, read_ms, send_ms = defaults()
     return setmetatable({
         id = id, logs = logs, run = run_id(), read_ms = read_ms, send_ms = send_ms, connected = true,
@@ -641,10 +649,10 @@ function ngx.req.socket(is_raw)
     end
     local code = check(raw(OP_BODY_BEGIN))
     if code == -1 then
-        return nil, ffi_string(out.p, out.n)
+        return nil, weir.text()
     end
     check(code)
-    local fd = out.x
+    local fd = weir.number()
     local _, _, logs, read_ms = defaults()
     return setmetatable({ buf = "", at = 1, n = 0, logs = logs, ms = read_ms, run = run_id(), id = 0, fd = fd }, body_meta)
 end
@@ -658,7 +666,7 @@ local function more(sock)
         return nil, sock.over
     end
     check(raw(OP_BODY_PIECE, 0, nil, nil, sock.ms))
-    local text, e = weir.await(out.x)
+    local text, e = weir.await(weir.number())
     if not text then
         if e == "timeout" then
             log(sock, "lua tcp socket read timed out")

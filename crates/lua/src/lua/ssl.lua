@@ -1,10 +1,9 @@
 -- ngx.ssl and its parts: what code says of handshakes.
 
 local weir = ...
-local raw, finish, op, check, out = weir.raw, weir.finish, weir.op, weir.check, weir.out
+local raw, finish, op, check = weir.raw, weir.finish, weir.op, weir.check
 local ask = weir.ask
 local ffi = require "ffi"
-local ffi_string = ffi.string
 local error, type, tostring, ipairs, setmetatable = error, type, tostring, ipairs, setmetatable
 
 local OP_CERT, OP_KEY, OP_CLEAR, OP_PEM = op "ssl_cert", op "ssl_key", op "ssl_clear", op "ssl_pem"
@@ -14,19 +13,26 @@ local OP_OCSP = op "ocsp"
 
 local version = "0.1.31"
 
--- Objects that code hands on and does not look into: the text behind each.
+-- Objects that code hands on and does not look into: the text behind each. Code that has objects of OpenSSL's may hand
+-- on these instead.
 local texts = setmetatable({}, { __mode = "k" })
 local object_type = ffi.typeof("struct weir_length")
 
 local function object(kind, text)
-    local made = object_type()
+    local made = weir.openssl_object(kind, text) or object_type()
     texts[made] = { kind = kind, text = text }
     return made
 end
 
 local function text_of(kind, made)
-    local known = type(made) == "cdata" and texts[made]
-    return known and known.kind == kind and known.text
+    if type(made) ~= "cdata" then
+        return nil
+    end
+    local known = texts[made]
+    if known then
+        return known.kind == kind and known.text
+    end
+    return weir.openssl_der(kind, made)
 end
 weir.ssl_object, weir.ssl_text_of = object, text_of
 
@@ -73,9 +79,9 @@ end
 
 local function parsed(kind, what, text)
     if raw(OP_PEM, what, text) == 2 then
-        return object(kind, ffi_string(out.p, out.n))
+        return object(kind, weir.text())
     end
-    return nil, ffi_string(out.p, out.n)
+    return nil, weir.text()
 end
 
 function ssl.parse_pem_cert(pem)
@@ -126,7 +132,7 @@ end
 local function address(what)
     local code = check(raw(OP_ABOUT, what))
     if code == -1 then
-        return nil, nil, ffi_string(out.p, out.n)
+        return nil, nil, weir.text()
     end
     local t = weir.list()
     return t[1], t[2]
@@ -170,7 +176,7 @@ end
 function ssl.get_req_shared_ssl_ciphers(filters)
     local code = check(raw(OP_ABOUT, 6, nil, nil, filters == false and 0 or 1))
     if code == -1 then
-        return nil, ffi_string(out.p, out.n)
+        return nil, weir.text()
     end
     return (weir.list())
 end
@@ -217,7 +223,7 @@ package.preload["ngx.ssl.clienthello"] = function()
     local function numbers(what)
         local code = check(raw(OP_HELLO, what))
         if code == -1 then
-            return nil, ffi_string(out.p, out.n)
+            return nil, weir.text()
         elseif code == 0 then
             return nil
         end
@@ -302,10 +308,10 @@ package.preload["ngx.ocsp"] = function()
     function ocsp.validate_ocsp_response(response, chain)
         local code = check(raw(OP_OCSP, 2, string_of(response, "validate_ocsp_response"), tostring(chain)))
         if code == -1 then
-            return nil, ffi_string(out.p, out.n)
+            return nil, weir.text()
         elseif code == 3 then
             -- When the next one will be there.
-            return true, out.x
+            return true, weir.number()
         end
         return true
     end
@@ -313,7 +319,7 @@ package.preload["ngx.ocsp"] = function()
     function ocsp.set_ocsp_status_resp(response)
         local code = check(raw(OP_STAPLE, 0, string_of(response, "set_ocsp_status_resp")))
         if code == -1 then
-            return nil, ffi_string(out.p, out.n)
+            return nil, weir.text()
         elseif code == 4 then
             return true, "no status req"
         end

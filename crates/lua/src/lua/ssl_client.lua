@@ -1,10 +1,9 @@
 -- TLS on cosockets.
 
 local weir = ...
-local raw, op, check, out = weir.raw, weir.op, weir.check, weir.out
+local raw, op, check = weir.raw, weir.op, weir.check
 local Tcp, own, log, debug = weir.tcp, weir.own_socket, weir.log_of_socket, weir.debug
 local ffi = require "ffi"
-local ffi_string = ffi.string
 local error, type, tostring, select = error, type, tostring, select
 
 local OP_HANDSHAKE, OP_IS_TLS, OP_FREE = op "sock_handshake", op "sock_is_tls", op "ssl_session_free"
@@ -78,7 +77,7 @@ function Tcp.setclientcert(sock, cert, key)
     end
     local chain, text = weir.ssl_text_of("cert", cert), weir.ssl_text_of("key", key)
     if not chain or not text then
-        return nil, "the certificate and the key must be made by ngx.ssl"
+        return nil, "the certificate and the key must be made by ngx.ssl or be OpenSSL's"
     end
     sock.client_cert = weir.pack { chain, text }
     return true
@@ -133,10 +132,10 @@ function Tcp.sslhandshake(sock, reused, name, verify, status_req, ...)
     -- An answer of the server's about its certificate is always asked for.
     local code = raw(OP_HANDSHAKE, id, name, sock.client_cert, verify and 1 or 0, earlier or 0)
     if code == -1 then
-        return failed(sock, name, ffi_string(out.p, out.n))
+        return failed(sock, name, weir.text())
     end
     check(code)
-    local made, version, suite, has_resumed = weir.await(out.x)
+    local made, version, suite, has_resumed = weir.await(weir.number())
     if not made then
         return failed(sock, name, version)
     end

@@ -1,10 +1,9 @@
 -- ngx.timer, ngx.worker, semaphores, ngx.config.
 
 local weir = ...
-local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
+local raw, finish, op, check, C, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.ngx
 local ask = weir.ask
 local ffi = require "ffi"
-local ffi_string = ffi.string
 pcall(ffi.cdef, "int getpid(void);")
 local error, type, tostring, setmetatable, getmetatable, select = error, type, tostring, setmetatable, getmetatable, select
 local tonumber, unpack = tonumber, unpack
@@ -50,7 +49,7 @@ function timer.at(delay, f, ...)
     delay = arguments("at", delay, f)
     local code = begin(delay, f, select("#", ...), ...)
     if code == -1 then
-        return nil, ffi_string(out.p, out.n)
+        return nil, weir.text()
     end
     check(code)
     return 1
@@ -70,7 +69,7 @@ function timer.every(delay, f, ...)
     end
     local code = begin(delay, again, 0)
     if code == -1 then
-        return nil, ffi_string(out.p, out.n)
+        return nil, weir.text()
     end
     check(code)
     return 1
@@ -164,8 +163,14 @@ local function expanded(path, default)
     end
     return path
 end
-package.path = expanded(paths[1], package.path)
-package.cpath = expanded(paths[2], package.cpath)
+do
+    -- The usual places are LuaJIT's, and behind these OpenResty's own.
+    local path, cpath = package.path, package.cpath
+    for at = 5, #paths do
+        path, cpath = path .. ";" .. paths[at] .. "/?.lua", cpath .. ";" .. paths[at] .. "/?.so"
+    end
+    package.path, package.cpath = expanded(paths[1], path), expanded(paths[2], cpath)
+end
 
 local worker_id = paths[4]
 local OP_COUNT = weir.op "worker_count"
@@ -173,7 +178,7 @@ local OP_COUNT = weir.op "worker_count"
 -- A reload may change it.
 local function worker_count()
     C(OP_COUNT, 0, "", 0, "", 0, 0, 0)
-    return weir.out.x
+    return weir.number()
 end
 
 ngx.config = {
