@@ -138,6 +138,7 @@ mod lua_mends_sockets;
 mod lua_modules;
 mod lua_over_upgrade;
 mod lua_phases;
+mod lua_pipe;
 mod lua_proxy_ssl;
 mod lua_sockets;
 mod lua_ssl;

@@ -1,6 +1,7 @@
 //! Runs: one entry point's code from its beginning to its end, and what it waits for meanwhile.
 
 use crate::api::capture::Given;
+use crate::api::pipe::Held;
 use crate::api::socket::{Sock, Socks};
 use crate::border::Thread;
 use crate::machine::{code, State};
@@ -258,6 +259,8 @@ pub(crate) struct Run {
     pub given: Given,
     /// Of a run without a request: there is a context of its own.
     pub has_ctx: bool,
+    /// The same: what it has started.
+    pub processes: Option<Box<Held>>,
     waits: Vec<Wait>,
 }
 
@@ -288,6 +291,7 @@ impl Run {
             is_scheduled: false,
             given: Given::default(),
             has_ctx: false,
+            processes: None,
             waits: Vec::new(),
         }
     }

@@ -1,5 +1,6 @@
 //! Lua states: one for each worker, generation and block (`http`, `stream`) that has code.
 
+use crate::api::pipe::Processes;
 use crate::api::pool::Pools;
 use crate::api::regex::Compiled;
 use crate::api::semaphore::Semaphores;
@@ -40,6 +41,8 @@ pub(crate) struct Vm {
     pub attempt: RefCell<Option<Vec<u8>>>,
     /// What code posts to and waits for.
     pub semaphores: Semaphores,
+    /// Programs that code has started.
+    pub processes: Processes,
     /// Runs that have made sockets.
     pub with_socks: RefCell<HashSet<u64>>,
     /// The dictionaries, in the order of the configuration.
@@ -163,6 +166,7 @@ impl Vm {
             has_failed: Cell::new(false),
             attempt: RefCell::default(),
             semaphores: Semaphores::default(),
+            processes: Processes::default(),
             with_socks: RefCell::default(),
             dicts: dicts_of(confs),
             pools: Pools::default(),

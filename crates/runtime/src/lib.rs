@@ -6,6 +6,8 @@
 #[cfg(target_os = "linux")]
 pub mod beneath;
 pub mod bounded;
+#[cfg(target_os = "linux")]
+pub mod children;
 pub mod clock;
 #[cfg(unix)]
 pub mod datagrams;

@@ -252,7 +252,7 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
 }
 
 /// The parts of the Lua side, in the order in which they are loaded.
-const PIECES: [(&str, &str); 18] = [
+const PIECES: [(&str, &str); 19] = [
     ("base", include_str!("../lua/base.lua")),
     ("coroutine", include_str!("../lua/coroutine.lua")),
     ("output", include_str!("../lua/output.lua")),
@@ -271,10 +271,11 @@ const PIECES: [(&str, &str); 18] = [
     ("ssl", include_str!("../lua/ssl.lua")),
     ("ssl_client", include_str!("../lua/ssl_client.lua")),
     ("proxy_ssl", include_str!("../lua/proxy_ssl.lua")),
+    ("pipe", include_str!("../lua/pipe.lua")),
 ];
 
 /// Of those, what a state of `stream` has: without requests, and with what sessions have instead.
-const OF_STREAM: [(&str, &str); 17] = [
+const OF_STREAM: [(&str, &str); 18] = [
     PIECES[0],
     ("stream", include_str!("../lua/stream.lua")),
     PIECES[1],
@@ -292,6 +293,7 @@ const OF_STREAM: [(&str, &str); 17] = [
     PIECES[15],
     PIECES[16],
     PIECES[17],
+    PIECES[18],
 ];
 
 /// The module of that name, as text.

@@ -9,6 +9,7 @@ mod headers;
 mod line;
 mod ocsp;
 pub(crate) mod output;
+pub(crate) mod pipe;
 pub(crate) mod pool;
 pub(crate) mod process;
 mod proxy_ssl;
@@ -32,7 +33,7 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 22] = [
+        let lists: [&'static [OpRow]; 23] = [
             // The first tells the names.
             control::OPS,
             balancer::OPS,
@@ -56,6 +57,7 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
             proxy_ssl::OPS,
             session::OPS,
             process::OPS,
+            pipe::OPS,
         ];
         lists.iter().flat_map(|list| list.iter()).collect()
     })
