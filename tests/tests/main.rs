@@ -143,6 +143,7 @@ mod lua_proxy_ssl;
 mod lua_sockets;
 mod lua_ssl;
 mod lua_stream;
+mod lua_worker_thread;
 mod mail_auth;
 mod mail_core;
 mod mail_differs;

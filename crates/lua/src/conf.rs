@@ -36,6 +36,8 @@ pub(crate) struct LuaMain {
     pub regex_cache: Val<u64>,
     pub regex_match_limit: Val<u64>,
     pub memory: Val<u64>,
+    /// States apart from a worker's own.
+    pub apart: Val<u64>,
     pub dicts: Vec<DictConf>,
     /// How many connections are kept to servers that code names, by the upstreams' numbers.
     pub balancers: HashMap<usize, Arc<AtomicUsize>>,

@@ -46,6 +46,8 @@ pub(crate) mod context {
     pub(crate) const PROXY_SSL_VERIFY: u32 = 1 << 19;
     /// Of `stream`.
     pub(crate) const PREREAD: u32 = 1 << 20;
+    /// A state apart from a worker's.
+    pub(crate) const APART: u32 = 1 << 21;
 
     /// Everywhere.
     pub(crate) const ANY: u32 = u32::MAX;

@@ -1,5 +1,6 @@
 //! Lua states: one for each worker, generation and block (`http`, `stream`) that has code.
 
+use crate::apart::Threads;
 use crate::api::pipe::Processes;
 use crate::api::pool::Pools;
 use crate::api::regex::Compiled;
@@ -43,6 +44,8 @@ pub(crate) struct Vm {
     pub semaphores: Semaphores,
     /// Programs that code has started.
     pub processes: Processes,
+    /// States that have threads of their own.
+    pub threads: Threads,
     /// Runs that have made sockets.
     pub with_socks: RefCell<HashSet<u64>>,
     /// The dictionaries, in the order of the configuration.
@@ -95,7 +98,7 @@ impl Vm {
     }
 
     /// Whether another is to be begun in its place, for its code keeps all the memory there is.
-    fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         self.engine.get().is_some_and(Engine::is_spent)
             && !Engine::runs_here()
             && clock::mono_ms() >= self.begun_ms + SPENT_MS
@@ -167,6 +170,7 @@ impl Vm {
             attempt: RefCell::default(),
             semaphores: Semaphores::default(),
             processes: Processes::default(),
+            threads: Threads::default(),
             with_socks: RefCell::default(),
             dicts: dicts_of(confs),
             pools: Pools::default(),
@@ -240,20 +244,35 @@ impl Vm {
         self.engine.get().map_or(0, Engine::used_bytes)
     }
 
+    /// One that no worker has, without what `init_by_lua` would make.
+    pub(crate) fn apart(worker: Weak<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
+        let fresh = Vm::new(worker, gen, block);
+        fresh.begin_bare();
+        fresh
+    }
+
     fn begin(self: &Rc<Vm>) {
+        let Some(mut run) = self.begin_bare() else { return };
+        if let Some(init) = self.main().and_then(|main| main.init) {
+            run.begin(Who::Nobody, init);
+            self.has_failed.set(matches!(run.outcome, Outcome::Failed));
+        }
+    }
+
+    /// All but code of the configuration's; what that would run in, if all went well.
+    fn begin_bare(self: &Rc<Vm>) -> Option<Run> {
         let max = self.main().map_or(usize::MAX, |main| main.memory_max());
         let mut run = Run::new(self, context::INIT);
         let mut state = State { r: None, s: None, run: &mut run, vm: self };
         match Engine::new(max, PRELUDE.as_bytes(), &mut state) {
             Ok(engine) => drop(self.engine.set(engine)),
-            Err(e) => return self.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e))),
+            Err(e) => {
+                self.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e)));
+                return None;
+            }
         }
         let done = enter(Who::Nobody, &mut run, entry::PIECES, 0.0);
-        let init = self.main().and_then(|main| main.init);
-        if let (Step::Ended, Some(init)) = (done, init) {
-            run.begin(Who::Nobody, init);
-            self.has_failed.set(matches!(run.outcome, Outcome::Failed));
-        }
+        (done == Step::Ended).then_some(run)
     }
 
     /// Begins a state that nobody is served by, as a worker would; what its `init_by_lua` has failed by.
@@ -376,6 +395,19 @@ pub(crate) fn begin(mut who: Who<'_>, run: &mut Run, code: u32) -> Step {
         }
         Err(e) => failed_with(who, run, engine, &e),
     }
+}
+
+/// Does the job that a run of a state apart is for; why it has not.
+pub(crate) fn call_apart(run: &mut Run) -> Result<(), Vec<u8>> {
+    let vm = Rc::clone(&run.vm);
+    let Some(engine) = vm.engine.get().filter(|engine| engine.kept(kept::APART) != 0) else {
+        return Err(b"there is no Lua state".to_vec());
+    };
+    let mut state = State::of(Who::Nobody, run, &vm);
+    engine.call(&mut state, kept::APART, false).map_err(|e| {
+        engine.recover();
+        text_of(&e).as_bytes().to_vec()
+    })
 }
 
 /// What a run has waited for has come.

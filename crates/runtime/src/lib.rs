@@ -32,6 +32,7 @@ pub mod machine;
 pub mod mapped;
 pub mod memory;
 pub mod net;
+pub mod own_thread;
 #[cfg(unix)]
 pub mod packets;
 pub mod paths;

@@ -252,7 +252,7 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
 }
 
 /// The parts of the Lua side, in the order in which they are loaded.
-const PIECES: [(&str, &str); 19] = [
+const PIECES: [(&str, &str); 20] = [
     ("base", include_str!("../lua/base.lua")),
     ("coroutine", include_str!("../lua/coroutine.lua")),
     ("output", include_str!("../lua/output.lua")),
@@ -272,6 +272,7 @@ const PIECES: [(&str, &str); 19] = [
     ("ssl_client", include_str!("../lua/ssl_client.lua")),
     ("proxy_ssl", include_str!("../lua/proxy_ssl.lua")),
     ("pipe", include_str!("../lua/pipe.lua")),
+    ("worker_thread", include_str!("../lua/worker_thread.lua")),
 ];
 
 /// Of those, what a state of `stream` has: without requests, and with what sessions have instead.

@@ -25,6 +25,7 @@ mod time;
 mod timers;
 mod udp;
 mod var;
+mod worker_thread;
 
 use crate::machine::OpRow;
 use std::sync::OnceLock;
@@ -33,7 +34,7 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 23] = [
+        let lists: [&'static [OpRow]; 24] = [
             // The first tells the names.
             control::OPS,
             balancer::OPS,
@@ -58,6 +59,7 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
             session::OPS,
             process::OPS,
             pipe::OPS,
+            worker_thread::OPS,
         ];
         lists.iter().flat_map(|list| list.iter()).collect()
     })
