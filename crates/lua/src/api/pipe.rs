@@ -18,6 +18,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use weir_core::logger::LogLevel;
+use weir_core::LocalFuture;
 use weir_runtime::children::{self, Child, NotSent, NotStarted, PipeEnd, Program};
 use weir_runtime::clock;
 use weir_runtime::process::Exit;
@@ -446,15 +447,36 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             return code::LIST;
         }
     }
-    let busy = Busy::new(&process, which);
     let ms = args.y;
-    if ms > 0.0 {
-        debug(state, || {
-            format!("lua pipe add timer for reading: {ms}(ms) process:{id} pid:{}", process.pid)
-        });
+    let reading = Box::pin(reading(Busy::new(&process, which), wanted, ms));
+    now_or_later(state, reading, answer, |state| tell_wait(state, "read", &id, process.pid, ms))
+}
+
+/// What can be done at once is; before somebody has to wait, that is told.
+fn now_or_later(
+    state: &mut State<'_>,
+    mut work: LocalFuture<'static, Reply>,
+    answer: &mut Answer,
+    before: impl FnOnce(&State<'_>),
+) -> i32 {
+    match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(reply) => {
+            (answer.x, answer.text) = (reply.x, reply.text);
+            reply.code
+        }
+        Poll::Pending => {
+            before(state);
+            state.wait(WaitFor::Future(work), answer)
+        }
     }
-    debug(state, || format!("lua pipe read yielding process:{id} pid:{}", process.pid));
-    state.wait(WaitFor::Future(Box::pin(reading(busy, wanted, ms))), answer)
+}
+
+fn tell_wait(state: &State<'_>, what: &str, id: &str, pid: i32, ms: f64) {
+    if ms > 0.0 {
+        let doing = what.trim_end_matches('e').to_owned() + "ing";
+        debug(state, || format!("lua pipe add timer for {doing}: {ms}(ms) process:{id} pid:{pid}"));
+    }
+    debug(state, || format!("lua pipe {what} yielding process:{id} pid:{pid}"));
 }
 
 async fn reading(busy: Busy, wanted: Wanted, ms: f64) -> Reply {
@@ -521,14 +543,8 @@ fn write(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         return answer.number(0.0);
     }
     let (text, ms) = (args.a.to_vec(), args.y);
-    let busy = Busy::new(&process, Which::Stdin);
-    if ms > 0.0 {
-        debug(state, || {
-            format!("lua pipe add timer for writing: {ms}(ms) process:{id} pid:{}", process.pid)
-        });
-    }
-    debug(state, || format!("lua pipe write yielding process:{id} pid:{}", process.pid));
-    state.wait(WaitFor::Future(Box::pin(writing(busy, text, ms))), answer)
+    let writing = Box::pin(writing(Busy::new(&process, Which::Stdin), text, ms));
+    now_or_later(state, writing, answer, |state| tell_wait(state, "write", &id, process.pid, ms))
 }
 
 async fn writing(busy: Busy, text: Vec<u8>, ms: f64) -> Reply {
@@ -593,10 +609,7 @@ fn wait(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         return code::LIST;
     }
     let ms = args.y;
-    if ms > 0.0 {
-        debug(state, || format!("lua pipe add timer for waiting: {ms}(ms) process:{id} pid:{pid}"));
-    }
-    debug(state, || format!("lua pipe wait yielding process:{id} pid:{pid}"));
+    tell_wait(state, "wait", &id, pid, ms);
     process.is_awaited.set(true);
     let awaited = Awaited(process);
     state.wait(

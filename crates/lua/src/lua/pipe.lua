@@ -157,7 +157,9 @@ local function environ_of(environ)
     if type(environ) ~= "table" then
         error("bad environ option: table expected, got " .. type(environ), 3)
     end
+    local n = 0
     for i, variable in ipairs(environ) do
+        n = i
         local bad = "bad value at index " .. i .. " of environ option: "
         if type(variable) ~= "string" then
             error(bad .. "string expected, got " .. type(variable), 3)
@@ -166,7 +168,7 @@ local function environ_of(environ)
             error(bad .. "'name=[value]' format expected, got '" .. variable .. "'", 3)
         end
     end
-    return #environ > 0 and pack(environ)
+    return n > 0 and pack(environ, n)
 end
 
 local pipe = { version = "0.1.31" }
