@@ -38,6 +38,7 @@ pub mod socket_errors;
 pub mod state_places;
 pub mod syslog;
 pub mod temp;
+pub mod thread_pools;
 pub mod timing;
 pub mod tls;
 pub mod unknown;

@@ -43,6 +43,8 @@ pub(crate) struct LuaMain {
     pub thread_cache: Val<u64>,
     /// Bytes of lines of the error log that a worker keeps.
     pub capture: Val<u64>,
+    /// States apart from a worker's own.
+    pub apart: Val<u64>,
     pub dicts: Vec<DictConf>,
     /// How many connections are kept to servers that code names, by the upstreams' numbers.
     pub balancers: HashMap<usize, Arc<AtomicUsize>>,

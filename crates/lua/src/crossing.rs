@@ -47,6 +47,8 @@ pub(crate) mod kept {
     pub(crate) const ENTRIES: usize = 5;
     /// Code that is for one run.
     pub(crate) const HELD: usize = 6;
+    /// Does a job in a state apart.
+    pub(crate) const APART: usize = 7;
     /// The code of a number is behind these.
     pub(crate) const CODES: usize = 8;
 }

@@ -7,6 +7,7 @@
 
 #![warn(missing_docs, unreachable_pub)]
 
+mod apart;
 mod api;
 mod balancer;
 mod border;

@@ -1,5 +1,6 @@
 //! What directives there are.
 
+use crate::apart;
 use crate::balancer;
 use crate::code;
 use crate::conf::{DictConf, LuaLoc, LuaMain};
@@ -366,9 +367,22 @@ pub(crate) const SETTINGS: &[Row] = &[
         size => Ok(size),
     }))
         .note("http and stream may each have one of their own, for their own code. Lines of threads that are no workers are not kept."),
+    Row::new("lua_worker_thread_vm_pool_size", Context::HTTP, Arity::ONE, "10", "How many Lua states a worker may have for ngx.run_worker_thread, each with a thread.", set!(main, apart, apart_states)),
     Row::new("lua_vm_memory", Context::HTTP, Arity::ONE, "0", "How much memory one worker's Lua state may take; 0: no limit.", set!(main, memory, first::size))
         .note("Weir's own. What runs out of it ends with an error, and its request with 500."),
 ];
+
+/// Each has a thread and its memory.
+fn apart_states(d: &Directive) -> ConfResult<u64> {
+    let states = d.num(0)?;
+    match (1..=apart::MAX).contains(&states) {
+        true => Ok(states),
+        false => {
+            Err(d
+                .bad(0, format!("lua_worker_thread_vm_pool_size must be from 1 to {}", apart::MAX)))
+        }
+    }
+}
 
 /// TLS of sockets, by the words that all have who speak to servers.
 struct Tls;

@@ -1,6 +1,7 @@
 //! Runs: one entry point's code from its beginning to its end, and what it waits for meanwhile.
 
 use crate::api::capture::Given;
+use crate::api::pipe::Held;
 use crate::api::socket::{Sock, Socks};
 use crate::border::Thread;
 use crate::machine::{code, State};
@@ -45,6 +46,8 @@ pub(crate) mod context {
     pub(crate) const PROXY_SSL_VERIFY: u32 = 1 << 19;
     /// Of `stream`.
     pub(crate) const PREREAD: u32 = 1 << 20;
+    /// A state apart from a worker's.
+    pub(crate) const APART: u32 = 1 << 21;
 
     /// Everywhere.
     pub(crate) const ANY: u32 = u32::MAX;
@@ -258,6 +261,8 @@ pub(crate) struct Run {
     pub given: Given,
     /// Of a run without a request: there is a context of its own.
     pub has_ctx: bool,
+    /// The same: what it has started.
+    pub processes: Option<Box<Held>>,
     waits: Vec<Wait>,
 }
 
@@ -288,6 +293,7 @@ impl Run {
             is_scheduled: false,
             given: Given::default(),
             has_ctx: false,
+            processes: None,
             waits: Vec::new(),
         }
     }

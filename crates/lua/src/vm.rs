@@ -1,5 +1,7 @@
 //! Lua states: one for each worker, generation and block (`http`, `stream`) that has code.
 
+use crate::apart::Threads;
+use crate::api::pipe::Processes;
 use crate::api::pool::Pools;
 use crate::api::regex::Compiled;
 use crate::api::semaphore::Semaphores;
@@ -41,6 +43,10 @@ pub(crate) struct Vm {
     pub attempt: RefCell<Option<Vec<u8>>>,
     /// What code posts to and waits for.
     pub semaphores: Semaphores,
+    /// Programs that code has started.
+    pub processes: Processes,
+    /// States that have threads of their own.
+    pub threads: Threads,
     /// Runs that have made sockets.
     pub with_socks: RefCell<foldhash::HashSet<u64>>,
     /// The dictionaries, in the order of the configuration.
@@ -93,7 +99,7 @@ impl Vm {
     }
 
     /// Whether another is to be begun in its place, for its code keeps all the memory there is.
-    fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         self.engine.get().is_some_and(Engine::is_spent)
             && !Engine::runs_here()
             && clock::mono_ms() >= self.begun_ms + SPENT_MS
@@ -165,6 +171,8 @@ impl Vm {
             workers: Cell::new(1),
             attempt: RefCell::default(),
             semaphores: Semaphores::default(),
+            processes: Processes::default(),
+            threads: Threads::default(),
             with_socks: RefCell::default(),
             dicts: dicts_of(confs),
             pools: Pools::default(),
@@ -238,7 +246,23 @@ impl Vm {
         self.engine.get().map_or(0, Engine::used_bytes)
     }
 
+    /// One that no worker has, without what `init_by_lua` would make.
+    pub(crate) fn apart(worker: Weak<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
+        let fresh = Vm::new(worker, gen, block);
+        fresh.begin_bare();
+        fresh
+    }
+
     fn begin(self: &Rc<Vm>) {
+        let Some(mut run) = self.begin_bare() else { return };
+        if let Some(init) = self.main().and_then(|main| main.init) {
+            run.begin(Who::Nobody, init);
+            self.has_failed.set(matches!(run.outcome, Outcome::Failed));
+        }
+    }
+
+    /// All but code of the configuration's; what that would run in, if all went well.
+    fn begin_bare(self: &Rc<Vm>) -> Option<Run> {
         let none = LuaMain::default();
         let main = self.main().unwrap_or(&none);
         let bounds = (main.memory_max(), main.thread_cache_max());
@@ -246,14 +270,13 @@ impl Vm {
         let mut state = State { r: None, s: None, run: &mut run, vm: self };
         match Engine::new(bounds, PRELUDE.as_bytes(), &mut state) {
             Ok(engine) => drop(self.engine.set(engine)),
-            Err(e) => return self.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e))),
+            Err(e) => {
+                self.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e)));
+                return None;
+            }
         }
         let done = enter(Who::Nobody, &mut run, entry::PIECES, 0.0);
-        let init = self.main().and_then(|main| main.init);
-        if let (Step::Ended, Some(init)) = (done, init) {
-            run.begin(Who::Nobody, init);
-            self.has_failed.set(matches!(run.outcome, Outcome::Failed));
-        }
+        (done == Step::Ended).then_some(run)
     }
 
     /// Begins a state that nobody is served by, as a worker would; what its `init_by_lua` has failed by.
@@ -377,6 +400,19 @@ pub(crate) fn begin(mut who: Who<'_>, run: &mut Run, code: u32) -> Step {
         }
         Err(e) => failed_with(who, run, engine, &e),
     }
+}
+
+/// Does the job that a run of a state apart is for; why it has not.
+pub(crate) fn call_apart(run: &mut Run) -> Result<(), Vec<u8>> {
+    let vm = Rc::clone(&run.vm);
+    let Some(engine) = vm.engine.get().filter(|engine| engine.kept(kept::APART) != 0) else {
+        return Err(b"there is no Lua state".to_vec());
+    };
+    let mut state = State::of(Who::Nobody, run, &vm);
+    engine.call(&mut state, kept::APART, false).map_err(|e| {
+        engine.recover();
+        text_of(&e).as_bytes().to_vec()
+    })
 }
 
 /// What a run has waited for has come.

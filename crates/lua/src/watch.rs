@@ -193,6 +193,11 @@ pub(crate) fn seats() -> Vec<Arc<Seat>> {
 pub(crate) fn overdue(state: &mut State<'_>, ms: u64, place: &str) -> Verdict {
     let seat = Seat::of_thread();
     seat.asked.store(0, Ordering::Relaxed);
+    if state.run.context == crate::run::context::APART {
+        // It holds no worker.
+        seat.settle();
+        return Verdict::GoesOn;
+    }
     let limit = limit_of(state);
     if limit.ms > 0 && ms < limit.ms {
         return Verdict::GoesOn;

@@ -6,6 +6,8 @@
 #[cfg(target_os = "linux")]
 pub mod beneath;
 pub mod bounded;
+#[cfg(target_os = "linux")]
+pub mod children;
 pub mod clock;
 #[cfg(unix)]
 pub mod datagrams;
@@ -30,6 +32,7 @@ pub mod machine;
 pub mod mapped;
 pub mod memory;
 pub mod net;
+pub mod own_thread;
 #[cfg(unix)]
 pub mod packets;
 pub mod paths;

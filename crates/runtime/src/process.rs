@@ -83,11 +83,19 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// The next child that has ended, without waiting.
+/// The next child that has ended, without waiting. Those of [`crate::children`] are told to who waits for them.
 pub fn reap() -> Option<(i32, Exit)> {
+    #[cfg(target_os = "linux")]
+    return crate::children::reap_any(reap_one);
+    #[cfg(not(target_os = "linux"))]
+    reap_one(-1)
+}
+
+/// Whether that child, or any by -1, has ended, without waiting.
+pub(crate) fn reap_one(pid: i32) -> Option<(i32, Exit)> {
     let mut status = 0;
     // SAFETY: `status` is valid for the call.
-    let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
+    let pid = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) };
     if pid <= 0 {
         return None;
     }
@@ -261,6 +269,30 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
         }
         check(libc::sched_setaffinity(0, std::mem::size_of_val(&set), &set)).map(|_| ())
     }
+}
+
+/// Does something, such as starting a program, on the CPUs of the process's first thread, which is pinned to none.
+#[cfg(target_os = "linux")]
+pub(crate) fn unpinned<T>(work: impl FnOnce() -> T) -> T {
+    let of = |pid| {
+        // SAFETY: `set` is plain data, and valid for the call with its size.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            let rc = libc::sched_getaffinity(pid, std::mem::size_of_val(&set), &mut set);
+            (rc == 0).then_some(set)
+        }
+    };
+    let (Some(all), Some(own)) = (of(pid() as i32), of(0)) else { return work() };
+    // SAFETY: it compares two sets of this frame.
+    if unsafe { libc::CPU_EQUAL(&all, &own) } {
+        return work();
+    }
+    // SAFETY: both sets are valid for their calls; where one is refused the thread stays where it is.
+    unsafe { libc::sched_setaffinity(0, std::mem::size_of_val(&all), &all) };
+    let done = work();
+    // SAFETY: as above.
+    unsafe { libc::sched_setaffinity(0, std::mem::size_of_val(&own), &own) };
+    done
 }
 
 /// Lets a descriptor live through exec (a binary upgrade), or not.

@@ -17,6 +17,7 @@ use weir_core::generation::Generation;
 use weir_core::logger::{self, ErrorLog, LogLevel};
 use weir_core::{programs, shared_file};
 use weir_module::Mode;
+use weir_runtime::children;
 use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover;
 use weir_runtime::packets::Packets;
@@ -93,6 +94,7 @@ pub fn single(
         }
     }
     crate::asked::end();
+    children::end();
     shared_file::write_left(true);
     serving.hand_on(successor.as_deref(), true);
     serving.finish(&upgrade, &pid_file);
@@ -296,6 +298,7 @@ pub fn serve(
             Wake::Signal(signal) => p.handle(signal),
             Wake::Timeout if p.ending && p.serving.ended() => {
                 crate::asked::end();
+                children::end();
                 shared_file::write_left(true);
                 p.serving.hand_on(p.successor.as_deref(), true);
                 return Ok(());
@@ -331,6 +334,8 @@ impl UnderMaster<'_> {
                 self.serving.stop();
                 self.ending = true;
             }
+            // The master has the others; what code of Lua's waits for by itself is its own.
+            Signal::Chld => children::reap(),
             _ => {}
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weir_core::error_log::{error_log_sink, push_log};
 use weir_core::logger::ErrorLog;
 use weir_core::rollback::Rules;
+use weir_core::thread_pools;
 use weir_http::build;
 use weir_module::first::{flag, msec, num, offset};
 use weir_module::{
@@ -46,7 +47,6 @@ pub struct Global {
     pub pcre_jit: Val<bool>,
     pub env: Vec<(String, Option<String>)>,
     pub google_perftools_profiles: Val<PathBuf>,
-    pub thread_pools: Vec<String>,
     /// Names of the files of `load_module`, without `.so`.
     pub loaded_modules: Vec<String>,
 }
@@ -120,7 +120,7 @@ pub const ROWS: &[Row] = &[
         let path = cf.full_path(d.arg(0));
         cf.get::<Global>().google_perftools_profiles.once(d, path)
     }).note("A file of the serving process for all its workers, written when it ends or a reload takes the directive away, as its user; gzipped protobuf, which pprof reads as it does gperftools' own format. A relative name begins at the prefix. gperftools is not needed. \"weir profile\" makes one of a server that runs without the directive."),
-    Row::new("thread_pool", MAIN, Arity::TWO_THREE, "default threads=32 max_queue=65536", "A named pool for file reads.", set_thread_pool).note("One pool of at most 32 threads per worker serves all names; threads are started by need."),
+    Row::new("thread_pool", MAIN, Arity::TWO_THREE, "default threads=32 max_queue=65536", "A named pool for file reads.", set_thread_pool).note("One pool of at most 32 threads per worker serves all names for files; threads are started by need. ngx.run_worker_thread of Lua has threads of its own, of which as many are at work at a time as the name says."),
     Row::new("user", MAIN, Arity::ONE_TWO, "nobody nobody", "User and group of the serving process.", |cf, d| {
         if weir_runtime::process::is_root() {
             let group = (d.args.len() > 1).then(|| d.text(1)).transpose()?;
@@ -252,10 +252,10 @@ fn set_thread_pool(cf: &mut Cf, d: &Directive) -> ConfResult {
             d.fail(format!("\"threads\" parameter must be specified for thread pool \"{name}\""))
         );
     }
-    let pools = &mut cf.get::<Global>().thread_pools;
-    if pools.contains(&name) {
+    let threads = (1..d.args.len()).find_map(|i| d.keyed(i, "threads"));
+    let threads = threads.and_then(weir_base::units::parse_int).unwrap_or(0);
+    if !thread_pools::declare(cf, &name, usize::try_from(threads).unwrap_or(usize::MAX)) {
         return Err(d.fail(format!("duplicate thread pool \"{name}\"")));
     }
-    pools.push(name);
     Ok(())
 }

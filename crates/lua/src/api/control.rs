@@ -259,7 +259,7 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
 }
 
 /// The parts of the Lua side, in the order in which they are loaded.
-const PIECES: [(&str, &str); 22] = [
+const PIECES: [(&str, &str); 24] = [
     ("base", include_str!("../lua/base.lua")),
     ("coroutine", include_str!("../lua/coroutine.lua")),
     ("output", include_str!("../lua/output.lua")),
@@ -282,10 +282,12 @@ const PIECES: [(&str, &str); 22] = [
     ("errlog", include_str!("../lua/errlog.lua")),
     ("core", include_str!("../lua/core.lua")),
     ("openssl", include_str!("../lua/openssl.lua")),
+    ("pipe", include_str!("../lua/pipe.lua")),
+    ("worker_thread", include_str!("../lua/worker_thread.lua")),
 ];
 
 /// Of those, what a state of `stream` has: without requests, and with what sessions have instead.
-const OF_STREAM: [(&str, &str); 21] = [
+const OF_STREAM: [(&str, &str); 22] = [
     PIECES[0],
     ("stream", include_str!("../lua/stream.lua")),
     PIECES[1],
@@ -307,6 +309,7 @@ const OF_STREAM: [(&str, &str); 21] = [
     PIECES[19],
     PIECES[20],
     PIECES[21],
+    PIECES[22],
 ];
 
 /// The module of that name, as text.

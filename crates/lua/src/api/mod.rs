@@ -11,6 +11,7 @@ mod headers;
 mod line;
 mod ocsp;
 pub(crate) mod output;
+pub(crate) mod pipe;
 pub(crate) mod pool;
 pub(crate) mod process;
 mod proxy_ssl;
@@ -26,6 +27,7 @@ mod time;
 mod timers;
 mod udp;
 mod var;
+mod worker_thread;
 
 use crate::machine::OpRow;
 use std::sync::OnceLock;
@@ -34,7 +36,7 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 24] = [
+        let lists: [&'static [OpRow]; 26] = [
             // The first tells the names.
             control::OPS,
             balancer::OPS,
@@ -60,6 +62,8 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
             proxy_ssl::OPS,
             session::OPS,
             process::OPS,
+            pipe::OPS,
+            worker_thread::OPS,
         ];
         lists.iter().flat_map(|list| list.iter()).collect()
     })

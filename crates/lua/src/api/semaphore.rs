@@ -26,13 +26,29 @@ pub(super) const OPS: &[OpRow] = &[
 pub(crate) struct Semaphores(RefCell<HashMap<u64, Rc<Semaphore>>>);
 
 #[derive(Default)]
-struct Semaphore {
+pub(crate) struct Semaphore {
     resources: Cell<f64>,
     waiting: RefCell<VecDeque<Rc<Told>>>,
 }
 
 impl Semaphore {
-    fn post(&self, n: f64) {
+    /// One of Rust's own.
+    pub(crate) fn of(resources: f64) -> Rc<Semaphore> {
+        Rc::new(Semaphore { resources: Cell::new(resources), ..Semaphore::default() })
+    }
+
+    /// Takes one resource, however long that takes.
+    pub(crate) async fn take(self: &Rc<Self>) {
+        if self.resources.get() >= 1.0 && self.waiting.borrow().is_empty() {
+            return self.resources.set(self.resources.get() - 1.0);
+        }
+        let mut turn = Turn { semaphore: Rc::clone(self), told: Rc::default(), has_got: false };
+        self.waiting.borrow_mut().push_back(Rc::clone(&turn.told));
+        poll_fn(|cx| turn.told.poll(cx)).await;
+        turn.has_got = true;
+    }
+
+    pub(crate) fn post(&self, n: f64) {
         self.resources.set(self.resources.get() + n);
         while self.resources.get() >= 1.0 {
             let Some(told) = self.waiting.borrow_mut().pop_front() else { break };

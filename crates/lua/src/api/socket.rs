@@ -62,7 +62,7 @@ pub(super) struct Settings {
     /// What a single read asks the system for.
     room: usize,
     /// What one call may read.
-    read_max: usize,
+    pub(super) read_max: usize,
 }
 
 /// One socket of Lua's.
