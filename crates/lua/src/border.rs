@@ -227,11 +227,16 @@ unsafe extern "C" fn weir_call(
     let args = |a, b| Args { i: i as i32, id: i as u64, a, b, x, y };
     // SAFETY: the texts are strings of Lua's that the caller holds. Lua is not entered from here.
     unsafe {
-        match answer(op, &args(slice(a, an), slice(b, bn)), ptr::null_mut()) {
-            code::PLACES if HOST.get().is_some_and(|(_, shared)| turn(shared) == 1) => {
-                code::PLACES_LATE
-            }
-            answered => answered,
+        let answered = answer(op, &args(slice(a, an), slice(b, bn)), ptr::null_mut());
+        let late = match answered {
+            code::TEXT => code::TEXT_LATE,
+            code::NUMBER => code::NUMBER_LATE,
+            code::PLACES => code::PLACES_LATE,
+            _ => return answered,
+        };
+        match HOST.get() {
+            Some((_, shared)) if turn(shared) == 1 => late,
+            _ => answered,
         }
     }
 }

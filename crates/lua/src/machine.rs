@@ -31,6 +31,9 @@ pub(crate) mod code {
     /// Places in a text as pairs of numbers, for whom reads them by the FFI; and where it is a finalizer that does so.
     pub(crate) const PLACES: i32 = 9;
     pub(crate) const PLACES_LATE: i32 = 10;
+    /// What an operation that was called by the FFI has answered a finalizer, which does not read it where code does.
+    pub(crate) const TEXT_LATE: i32 = 11;
+    pub(crate) const NUMBER_LATE: i32 = 12;
     /// `nil` and the text of an error.
     pub(crate) const FAILED: i32 = -1;
     /// An error that is raised.

@@ -138,12 +138,13 @@ fn set(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         _ => ValueRef::Boolean(false),
     };
     let exptime_ms = (args.y * 1000.0).clamp(0.0, 1e15) as u64;
-    let mut list = answer.list();
     match dict.set(args.a, value, exptime_ms, flags, mode, now_ms()) {
-        Ok(stored) => list.boolean(true).nil().boolean(stored.forcible),
+        Ok(stored) if !stored.forcible => return code::TRUE,
+        Ok(_) => answer.list().boolean(true).nil().boolean(true),
         Err(e) => {
             let forcible = matches!(e, Refused::NoMemory { forcible: true });
-            list.boolean(false).text(e.to_string().as_bytes()).boolean(forcible)
+            let text = e.to_string();
+            answer.list().boolean(false).text(text.as_bytes()).boolean(forcible)
         }
     };
     code::LIST
@@ -156,8 +157,8 @@ fn incr(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let ttl = std::str::from_utf8(args.b).ok().and_then(|ttl| ttl.parse::<f64>().ok());
     let ttl_ms = (ttl.unwrap_or_default() * 1000.0).clamp(0.0, 1e15) as u64;
     match dict.incr(args.a, args.x, init, ttl_ms, now_ms()) {
-        Ok((value, forcible)) if init.is_some() => {
-            answer.list().number(value).nil().boolean(forcible);
+        Ok((value, true)) if init.is_some() => {
+            answer.list().number(value).nil().boolean(true);
             code::LIST
         }
         Ok((value, _)) => answer.number(value),

@@ -1,7 +1,7 @@
 -- The table ngx: constants, phases, contexts, time, exits.
 
 local weir = ...
-local raw, finish, op, check, C = weir.raw, weir.finish, weir.op, weir.check, weir.C
+local raw, finish, op, check, C, out = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out
 local ask = weir.ask
 local error, type, tostring, setmetatable, rawset, tonumber = error, type, tostring, setmetatable, rawset, tonumber
 local floor = math.floor
@@ -52,17 +52,15 @@ local OP_CTX = op "ctx"
 local ctx_base = native "ctx_base"
 
 local function ctx_id()
-    if C(OP_CTX, 0, "", 0, "", 0, 0, 0) ~= 3 then
-        return nil
-    end
-    return weir.number()
+    local code = C(OP_CTX, 0, "", 0, "", 0, 0, 0)
+    return (code == 3 or code == 12) and finish(code) or nil
 end
 weir.ctx_id = ctx_id
 
 local id_of_ctx = native("ctx", 3)
 
 local function get_ctx()
-    local id = id_of_ctx()
+    local id = C(OP_CTX, 0, "", 0, "", 0, 0, 0) == 3 and out.x or id_of_ctx()
     local t = contexts[id]
     if not t then
         -- What the handshake's code has noted is there for all requests of the connection.

@@ -1,13 +1,14 @@
 -- ngx.shared
 
 local weir = ...
-local raw, op, ngx = weir.raw, weir.op, weir.ngx
+local raw, op, ngx, C, out, finish = weir.raw, weir.op, weir.ngx, weir.C, weir.out, weir.finish
 local error, type, tostring, setmetatable, tonumber = error, type, tostring, setmetatable, tonumber
 local bor, lshift = bit.bor, bit.lshift
 
 local native = weir.native
-local get, get_stale, set, set_flags = native "dict_get", native "dict_get_stale", native "dict_set", native "dict_flags"
-local delete, incr, push_value, pop_value = native "dict_delete", native "dict_incr", native "dict_push", native "dict_pop"
+local get_stale, set_flags = native "dict_get_stale", native "dict_flags"
+local OP_GET, OP_SET, OP_INCR = op "dict_get", op "dict_set", op "dict_incr"
+local delete, push_value, pop_value = native "dict_delete", native "dict_push", native "dict_pop"
 local llen, ttl, expire = native "dict_llen", native "dict_ttl", native "dict_expire"
 local flush_all, flush_expired, keys, space = native "dict_flush_all", native "dict_flush_expired", native "dict_keys", native "dict_space"
 
@@ -47,7 +48,7 @@ function Dict.get(dict, key)
     if not key then
         return nil, e
     end
-    return get(n, key)
+    return finish(C(OP_GET, n, key, #key, "", 0, 0, 0))
 end
 
 function Dict.get_stale(dict, key)
@@ -98,7 +99,11 @@ local function store(n, mode, key, value, exptime, flags)
             set_flags(0, nil, nil, flags)
         end
     end
-    return set(bor(n, lshift(mode, 16), lshift(as, 20)), key, text, number, exptime)
+    local code = C(OP_SET, bor(n, lshift(mode, 16), lshift(as, 20)), key, #key, text, #text, number, exptime or 0)
+    if code == 1 then
+        return true, nil, false
+    end
+    return finish(code)
 end
 
 function Dict.set(dict, key, value, exptime, flags)
@@ -163,10 +168,17 @@ function Dict.incr(dict, key, by, init, init_ttl)
         end
         init_ttl = ttl
     end
-    if init then
-        return incr(n + 65536, key, init_ttl, by, init)
+    if not init then
+        return finish(C(OP_INCR, n, key, #key, "", 0, by, 0))
     end
-    return incr(n, key, nil, by)
+    local ttl = init_ttl and tostring(init_ttl) or ""
+    local code = C(OP_INCR, n + 65536, key, #key, ttl, #ttl, by, init)
+    if code == 3 then
+        return out.x, nil, false
+    elseif code == 12 then
+        return finish(code), nil, false
+    end
+    return finish(code)
 end
 
 local function push(n, left, key, value)

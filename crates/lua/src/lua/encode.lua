@@ -19,16 +19,17 @@ weir.string_of = string_of
 
 -- A function of one text; what is nil counts as empty, numbers and booleans as their text.
 local function of_text(name)
-    local of = native(name)
+    local of = op(name)
     return function(text)
         if type(text) ~= "string" then
             text = text == nil and "" or tostring(text)
         end
-        return of(0, text)
+        return finish(C(of, 0, text, #text, "", 0, 0, 0))
     end
 end
 
-local escape, unescape = native "escape_uri", native "unescape_uri"
+local OP_ESCAPE, OP_UNESCAPE = op "escape_uri", op "unescape_uri"
+local escape = native "escape_uri"
 
 function ngx.escape_uri(text, kind)
     if type(text) ~= "string" then
@@ -41,14 +42,14 @@ function ngx.escape_uri(text, kind)
     elseif kind < 0 or kind > 9 then
         error('"type" ' .. kind .. " out of range", 2)
     end
-    return escape(kind, text)
+    return finish(C(OP_ESCAPE, kind, text, #text, "", 0, 0, 0))
 end
 
 function ngx.unescape_uri(text)
     if type(text) ~= "string" then
         text = text == nil and "" or tostring(text)
     end
-    return unescape(0, text)
+    return finish(C(OP_UNESCAPE, 0, text, #text, "", 0, 0, 0))
 end
 
 ngx.md5, ngx.md5_bin, ngx.sha1_bin = of_text "md5", of_text "md5_bin", of_text "sha1_bin"

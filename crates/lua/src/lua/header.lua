@@ -1,7 +1,7 @@
 -- ngx.header, ngx.resp.
 
 local weir = ...
-local raw, op, check, ngx = weir.raw, weir.op, weir.check, weir.ngx
+local raw, op, check, ngx, C, finish = weir.raw, weir.op, weir.check, weir.ngx, weir.C, weir.finish
 local error, type, tostring, setmetatable = error, type, tostring, setmetatable
 
 local OP_SET = op "set_header_out"
@@ -50,22 +50,23 @@ local function put(name, value, level)
 end
 
 local native = weir.native
-local get, set, all_headers = native "get_header_out", native "set_header_out", native("headers_out", 2)
+local get, all_headers = native "get_header_out", native("headers_out", 2)
+local OP_GET = op "get_header_out"
 
 ngx.header = setmetatable({}, {
     __index = function(_, name)
         if type(name) ~= "string" then
             name = tostring(name)
         end
-        local first, second = get(0, name)
-        if second ~= nil then
+        local code = C(OP_GET, 0, name, #name, "", 0, 0, 0)
+        if code == 5 then
             return { get(0, name) }
         end
-        return first
+        return finish(code)
     end,
     __newindex = function(_, name, value)
         if type(name) == "string" and type(value) == "string" then
-            return set(1, name, value)
+            return finish(C(OP_SET, 1, name, #name, value, #value, 0, 0))
         end
         check(put(name, value, 3))
     end,

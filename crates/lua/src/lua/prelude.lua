@@ -6,7 +6,7 @@
 local call_ptr, out_ptr, null, make, keep, running, MARK, LEAVE, said = ...
 
 local ffi = require "ffi"
-local ffi_cast = ffi.cast
+local ffi_string, ffi_cast = ffi.string, ffi.cast
 ffi.cdef [[
 struct weir_out { const uint8_t *p; size_t n; double x; };
 struct weir_length { uint32_t n; };
@@ -103,9 +103,9 @@ weir.await = await
 -- (`error` is not tail called: it would count the levels from who has called this.)
 finish = function(code)
     if code == 2 then
-        return text_said()
+        return ffi_string(out.p, out.n)
     elseif code == 3 then
-        return number_said()
+        return out.x
     elseif code == 1 then
         return true
     elseif code == 0 then
@@ -114,6 +114,10 @@ finish = function(code)
         return false
     elseif code == -1 then
         return nil, text_said()
+    elseif code == 11 then
+        return text_said()
+    elseif code == 12 then
+        return number_said()
     elseif code == 5 then
         local t, n = list()
         return unpack(t, 1, n)

@@ -94,7 +94,8 @@ package.preload["ngx.ssl.proxysslverify"] = function()
 
     function verify.get_verify_cert()
         allowed "proxy_ssl_verify"
-        if raw(OP_VERIFY, 2) == 2 then
+        local code = raw(OP_VERIFY, 2)
+        if code == 2 or code == 11 then
             return weir.ssl_object("cert", weir.text())
         end
         return nil, weir.text()

@@ -10,7 +10,6 @@ local sub, byte, find, format, concat = string.sub, string.byte, string.find, st
 local pairs_t = ffi.typeof("const uint32_t *")
 
 local OP_COMPILE, OP_EXEC, OP_FREE = op "re_compile", op "re_exec", op "re_free"
-local match = weir.native "re_match"
 local UNSET = 0xffffffff
 
 local re = {}
@@ -58,8 +57,6 @@ local function compile(regex, options)
     end
     if compiled.kept then
         of[regex] = compiled
-        -- Rust makes the table of its groups.
-        compiled.simple = not compiled.names and not compiled.dfa
     end
     return compiled
 end
@@ -156,9 +153,6 @@ function re.match(subject, regex, options, ctx, res)
     local compiled, e = begin(regex, options)
     if not compiled then
         return nil, e
-    end
-    if not ctx and not res and compiled.simple then
-        return match(compiled.id, subject)
     end
     local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, position(ctx), 0)
     local at = places(code)

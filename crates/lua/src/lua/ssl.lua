@@ -78,7 +78,8 @@ function ssl.priv_key_pem_to_der(pem, password)
 end
 
 local function parsed(kind, what, text)
-    if raw(OP_PEM, what, text) == 2 then
+    local code = raw(OP_PEM, what, text)
+    if code == 2 or code == 11 then
         return object(kind, weir.text())
     end
     return nil, weir.text()
@@ -309,7 +310,7 @@ package.preload["ngx.ocsp"] = function()
         local code = check(raw(OP_OCSP, 2, string_of(response, "validate_ocsp_response"), tostring(chain)))
         if code == -1 then
             return nil, weir.text()
-        elseif code == 3 then
+        elseif code == 3 or code == 12 then
             -- When the next one will be there.
             return true, weir.number()
         end

@@ -1,16 +1,21 @@
 -- ngx.var, ngx.arg.
 
 local weir = ...
-local ngx = weir.ngx
+local ngx, op, C, finish = weir.ngx, weir.op, weir.C, weir.finish
 local error, type, tostring, setmetatable, tonumber = error, type, tostring, setmetatable, tonumber
 
 local native = weir.native
-local get, capture, set, unset = native "var", native "capture", native "set_var", native "unset_var"
+local capture, unset = native "capture", native "unset_var"
+local OP_GET, OP_SET = op "var", op "set_var"
+
+local function set(name, value)
+    return C(OP_SET, 0, name, #name, value, #value, 0, 0)
+end
 
 ngx.var = setmetatable({}, {
     __index = function(_, name)
         if type(name) == "string" then
-            return get(0, name)
+            return finish(C(OP_GET, 0, name, #name, "", 0, 0, 0))
         elseif type(name) ~= "number" then
             error("bad variable name", 2)
         elseif name < 0 then
@@ -23,12 +28,14 @@ ngx.var = setmetatable({}, {
             error("bad variable name", 2)
         end
         local kind = type(value)
-        if kind == "string" or kind == "number" then
-            return set(0, name, value)
+        if kind == "string" then
+            return finish(C(OP_SET, 0, name, #name, value, #value, 0, 0))
+        elseif kind == "number" then
+            return finish(set(name, tostring(value)))
         elseif kind == "nil" then
             return unset(0, name)
         elseif kind == "boolean" then
-            return set(0, name, tostring(value))
+            return finish(set(name, tostring(value)))
         end
         error("bad variable value type: " .. kind, 2)
     end,
