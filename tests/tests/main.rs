@@ -130,6 +130,7 @@ mod lua_api;
 mod lua_balancer;
 mod lua_blocking;
 mod lua_bounds;
+mod lua_capture_at_once;
 mod lua_command;
 mod lua_core;
 mod lua_directives;

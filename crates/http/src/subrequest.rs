@@ -153,6 +153,12 @@ pub fn new(r: &mut Request, uri: &[u8], args: &[u8], output: Output) -> Option<B
     make(r, uri, args, output, Page::admit)
 }
 
+/// The same for code that asks for one after the other, as long as it likes: how deep they are within each other counts,
+/// and how many there are at a time.
+pub fn of_code(r: &mut Request, uri: &[u8], args: &[u8]) -> Option<Box<Request>> {
+    make(r, uri, args, Output::Keep, Page::has_room)
+}
+
 fn make(
     r: &mut Request,
     uri: &[u8],

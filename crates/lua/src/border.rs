@@ -18,6 +18,7 @@
 //!   pushed is out of their reach, and finalizers have an answer of their own ([`turn`]).
 #![allow(unsafe_code)]
 
+use crate::api::dict::quick;
 use crate::crossing::{kept, Answer, Args, Entered, Failure, Host, Item, Items, Values, Went};
 use crate::machine::code;
 use crate::profile;
@@ -34,6 +35,7 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::Arc;
+use weir_dict::Dict;
 use weir_modules::split_clients::murmur2;
 use weir_runtime::bounded::{allocate, Bounded};
 use weir_runtime::interrupt;
@@ -64,6 +66,8 @@ struct Out {
     p: *const u8,
     n: usize,
     x: f64,
+    /// Of the first: the number of the context (`ngx.ctx`) of what runs; 0 where it has not been asked for.
+    context: f64,
 }
 
 /// Behind the code of an answer that was none.
@@ -81,6 +85,8 @@ struct Shared {
     answers: [Answer; 2],
     /// The state's first coroutine.
     main: *mut lua::lua_State,
+    /// The dictionaries that code knows by their numbers.
+    dicts: Vec<Arc<Dict>>,
     memory: Bounded,
     /// A panic of a host, for who has entered.
     panic: Option<Box<dyn Any + Send>>,
@@ -167,7 +173,8 @@ unsafe fn answer(op: c_int, args: &Args<'_>, caller: *mut lua::lua_State) -> c_i
         let done = catch_unwind(AssertUnwindSafe(|| (*host).call(op, args, &mut answer)));
         (*shared).caller = before;
         let (p, n, x) = (answer.text.as_ptr(), answer.text.len(), answer.x);
-        (*shared).outs[turn] = Out { p, n, x };
+        let out = &mut (*shared).outs[turn];
+        (out.p, out.n, out.x) = (p, n, x);
         (*shared).answers[turn] = answer;
         done.unwrap_or_else(|panic| {
             (*shared).panic = Some(panic);
@@ -238,6 +245,86 @@ unsafe extern "C" fn weir_call(
             Some((_, shared)) if turn(shared) == 1 => late,
             _ => answered,
         }
+    }
+}
+
+// What loops ask dictionaries for goes to them without a host: it needs no request, and enters no state. What is not
+// plain is answered by `OTHERWISE`, has done nothing, and is asked for by the operation of that name.
+
+/// Has `f` use a dictionary, for who is no finalizer: its code.
+///
+/// # Safety
+///
+/// `shared` is that of the engine whose code calls.
+unsafe fn with_dict(
+    shared: *mut Shared,
+    at: u32,
+    f: impl FnOnce(&Dict, &mut Answer) -> i32,
+) -> c_int {
+    // SAFETY: as the caller says; nothing else refers to these fields while Lua runs, and `f` runs none of it.
+    unsafe {
+        if turn(shared) != 0 {
+            return code::OTHERWISE;
+        }
+        let dicts = &(*shared).dicts;
+        let Some(dict) = dicts.get(at as usize) else { return code::OTHERWISE };
+        let answer = &mut (*shared).answers[0];
+        answer.text.clear();
+        let done = catch_unwind(AssertUnwindSafe(|| f(dict, answer)));
+        let answer = &(*shared).answers[0];
+        let (p, n, x) = (answer.text.as_ptr(), answer.text.len(), answer.x);
+        let out = &mut (*shared).outs[0];
+        (out.p, out.n, out.x) = (p, n, x);
+        done.unwrap_or(code::OTHERWISE)
+    }
+}
+
+unsafe extern "C" fn weir_dict_get(
+    shared: *mut Shared,
+    at: u32,
+    key: *const u8,
+    length: usize,
+) -> c_int {
+    // SAFETY: the engine's own place was given to its code; the key is a string of Lua's that the caller holds.
+    unsafe { with_dict(shared, at, |dict, answer| quick::get(dict, slice(key, length), answer)) }
+}
+
+#[allow(clippy::too_many_arguments)]
+unsafe extern "C" fn weir_dict_set(
+    shared: *mut Shared,
+    at: u32,
+    kinds: u32,
+    key: *const u8,
+    length: usize,
+    text: *const u8,
+    text_length: usize,
+    number: f64,
+    exptime: f64,
+) -> c_int {
+    // SAFETY: the same.
+    unsafe {
+        with_dict(shared, at, |dict, _| {
+            let (key, text) = (slice(key, length), slice(text, text_length));
+            quick::set(dict, kinds, key, text, number, exptime)
+        })
+    }
+}
+
+unsafe extern "C" fn weir_dict_incr(
+    shared: *mut Shared,
+    at: u32,
+    key: *const u8,
+    length: usize,
+    by: f64,
+    init: f64,
+    has_init: c_int,
+) -> c_int {
+    // SAFETY: the same.
+    unsafe {
+        with_dict(shared, at, |dict, answer| {
+            let init = (has_init != 0).then_some(init);
+            quick::incr(dict, slice(key, length), by, init, answer)
+        })
     }
 }
 
@@ -604,7 +691,11 @@ unsafe extern "C-unwind" fn boot(l: *mut lua::lua_State) -> c_int {
         lua::lua_pushlightuserdata(l, MARK);
         lua::lua_pushlightuserdata(l, LEAVE);
         lua::lua_pushcclosure(l, said, 0);
-        lua::lua_call(l, 9, 1);
+        lua::lua_pushlightuserdata(l, with.shared.cast());
+        lua::lua_pushlightuserdata(l, weir_dict_get as *mut c_void);
+        lua::lua_pushlightuserdata(l, weir_dict_set as *mut c_void);
+        lua::lua_pushlightuserdata(l, weir_dict_incr as *mut c_void);
+        lua::lua_call(l, 13, 1);
         with.entry = lua::luaL_ref(l, lua::LUA_REGISTRYINDEX);
         0
     }
@@ -956,16 +1047,18 @@ impl Engine {
     /// of its answers, a null pointer and the functions above; it answers the function that [`Engine::enter`] calls.
     pub(crate) fn new(
         (max_bytes, idle_max): (usize, usize),
+        dicts: &[Arc<Dict>],
         text: &[u8],
         host: &mut dyn Host,
     ) -> Entered<Engine> {
         let memory = Bounded::new(max_bytes);
-        let out = || Out { p: ptr::null(), n: 0, x: 0.0 };
+        let out = || Out { p: ptr::null(), n: 0, x: 0.0, context: 0.0 };
         let (answers, caller) = (Default::default(), ptr::null_mut());
         let shared = Shared {
             outs: [out(), out()],
             answers,
             main: ptr::null_mut(),
+            dicts: dicts.to_vec(),
             memory,
             panic: None,
             caller,
@@ -1012,7 +1105,13 @@ impl Engine {
         // and the host is borrowed until then.
         let host: *mut (dyn Host + 'static) = unsafe { std::mem::transmute(host) };
         let before = HOST.replace(Some((host, self.shared)));
+        // SAFETY: no reference to it is held here; Lua knows where it is.
+        let context = unsafe { ptr::addr_of_mut!((*self.shared).outs[0].context) };
+        // SAFETY: it lives as long as the engine.
+        let context_before = unsafe { context.replace(0.0) };
         let value = f();
+        // SAFETY: the same.
+        unsafe { context.write(context_before) };
         HOST.set(before);
         value
     }

@@ -34,6 +34,10 @@ pub(crate) mod code {
     /// What an operation that was called by the FFI has answered a finalizer, which does not read it where code does.
     pub(crate) const TEXT_LATE: i32 = 11;
     pub(crate) const NUMBER_LATE: i32 = 12;
+    /// A dictionary has let go of others for it.
+    pub(crate) const FORCED: i32 = 13;
+    /// It is to be asked for otherwise.
+    pub(crate) const OTHERWISE: i32 = 99;
     /// `nil` and the text of an error.
     pub(crate) const FAILED: i32 = -1;
     /// An error that is raised.

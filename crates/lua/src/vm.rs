@@ -268,7 +268,7 @@ impl Vm {
         let bounds = (main.memory_max(), main.thread_cache_max());
         let mut run = Run::new(self, context::INIT);
         let mut state = State { r: None, s: None, run: &mut run, vm: self };
-        match Engine::new(bounds, PRELUDE.as_bytes(), &mut state) {
+        match Engine::new(bounds, &self.dicts, PRELUDE.as_bytes(), &mut state) {
             Ok(engine) => drop(self.engine.set(engine)),
             Err(e) => {
                 self.log(LogLevel::Alert, &format!("Lua: {}", text_of(&e)));

@@ -99,6 +99,7 @@ fn keep_all(r: &mut Request, chain: Chain) -> FilterResult {
     if chain.into_iter().all(|buf| keep(bytes, most, &buf).is_ok()) {
         return Ok(());
     }
+    parts.desk.broken.set(true);
     r.log(LogLevel::Error, "too big subrequest response");
     Err(FilterError::Broken)
 }

@@ -1,5 +1,6 @@
 //! `ngx.location.capture`: subrequests whose answers are kept.
 
+use super::socket::TEXT_MAX_BYTES;
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{ACCESS, CONTENT, PRECONTENT, REWRITE};
@@ -9,7 +10,7 @@ use weir_core::session::Part;
 use weir_core::variables::Named;
 use weir_core::Session;
 use weir_http::body::RequestBody;
-use weir_http::subrequest::{self, Begun, Output};
+use weir_http::subrequest::{self, Begun};
 use weir_http::Request;
 use weir_wire::http1::request::Method;
 use weir_wire::http1::uri::unsafe_uri;
@@ -73,10 +74,13 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         all.extend_from_slice(query);
     }
     let options = args.x as u32;
-    let Some(mut part) = subrequest::new(r, &path, &all, Output::Keep) else {
+    let Some(mut part) = subrequest::of_code(r, &path, &all) else {
         return answer.raise("failed to issue subrequest: -1");
     };
     subrequest::without_pages(&mut part);
+    // `subrequest_output_buffer_size` is not about these.
+    let most = state.vm.main().map_or(usize::MAX, |main| main.memory_max());
+    subrequest::keep_up_to(&mut part, most.min(TEXT_MAX_BYTES) as u64);
     if options & (with::COPY_VARS | with::SHARE_VARS) == 0 {
         part.values.clear();
         part.values.is_computed = true;

@@ -120,24 +120,88 @@ fn get_stale(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
     }
 }
 
-/// Bits above the dictionary's number: how, and of what type the value is.
-fn set(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let flags = std::mem::take(&mut state.run.flags);
-    let Some(dict) = dict(state, args) else { return code::NIL };
-    let mode = match args.i >> 16 & 0xf {
+/// What there is no host for: the plain cases, of which there are most. What is refused is asked for once more, by the
+/// operation that says why.
+pub(crate) mod quick {
+    use super::*;
+
+    pub(crate) fn get(dict: &Dict, key: &[u8], answer: &mut Answer) -> i32 {
+        let found = dict.get_with(key, now_ms(), |value, flags| match flags {
+            0 => answer_with(answer, value),
+            _ => code::OTHERWISE,
+        });
+        match found {
+            Ok(Some(done)) => done,
+            Ok(None) => code::NIL,
+            Err(_) => code::OTHERWISE,
+        }
+    }
+
+    pub(crate) fn set(
+        dict: &Dict,
+        kinds: u32,
+        key: &[u8],
+        text: &[u8],
+        number: f64,
+        exptime: f64,
+    ) -> i32 {
+        let (mode, value) = kinds_of(kinds as i32, text, number);
+        match dict.set(key, value, ms_of(exptime), 0, mode, now_ms()) {
+            Ok(stored) if stored.forcible => code::FORCED,
+            Ok(_) => code::TRUE,
+            Err(_) => code::OTHERWISE,
+        }
+    }
+
+    pub(crate) fn incr(
+        dict: &Dict,
+        key: &[u8],
+        by: f64,
+        init: Option<f64>,
+        answer: &mut Answer,
+    ) -> i32 {
+        match dict.incr(key, by, init, 0, now_ms()) {
+            Ok((value, forcible)) => {
+                answer.x = value;
+                if forcible {
+                    code::FORCED
+                } else {
+                    code::NUMBER
+                }
+            }
+            Err(_) => code::OTHERWISE,
+        }
+    }
+}
+
+/// How something is stored, and as what: the lower four bits, and those above.
+fn kinds_of(kinds: i32, text: &[u8], number: f64) -> (Mode, ValueRef<'_>) {
+    let mode = match kinds & 0xf {
         0 => Mode::Set,
         1 => Mode::SafeSet,
         2 => Mode::Add,
         3 => Mode::SafeAdd,
         _ => Mode::Replace,
     };
-    let value = match args.i >> 20 & 0xf {
-        0 => ValueRef::Text(args.b),
-        1 => ValueRef::Number(args.x),
+    let value = match kinds >> 4 & 0xf {
+        0 => ValueRef::Text(text),
+        1 => ValueRef::Number(number),
         2 => ValueRef::Boolean(true),
         _ => ValueRef::Boolean(false),
     };
-    let exptime_ms = (args.y * 1000.0).clamp(0.0, 1e15) as u64;
+    (mode, value)
+}
+
+fn ms_of(secs: f64) -> u64 {
+    (secs * 1000.0).clamp(0.0, 1e15) as u64
+}
+
+/// Bits above the dictionary's number: how, and of what type the value is.
+fn set(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let flags = std::mem::take(&mut state.run.flags);
+    let Some(dict) = dict(state, args) else { return code::NIL };
+    let (mode, value) = kinds_of(args.i >> 16, args.b, args.x);
+    let exptime_ms = ms_of(args.y);
     match dict.set(args.a, value, exptime_ms, flags, mode, now_ms()) {
         Ok(stored) if !stored.forcible => return code::TRUE,
         Ok(_) => answer.list().boolean(true).nil().boolean(true),

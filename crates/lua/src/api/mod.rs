@@ -4,7 +4,7 @@ mod balancer;
 mod blocking;
 pub(crate) mod capture;
 pub(crate) mod control;
-mod dict;
+pub(crate) mod dict;
 pub(crate) mod encode;
 mod errlog;
 mod headers;

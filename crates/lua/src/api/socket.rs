@@ -49,7 +49,7 @@ pub(super) const OPS: &[OpRow] = &[
 ];
 
 /// No text of Lua's is longer.
-const TEXT_MAX_BYTES: usize = 0x7fff_ff00;
+pub(super) const TEXT_MAX_BYTES: usize = 0x7fff_ff00;
 /// What a single read asks the system for, where no location says.
 const ROOM_BYTES: usize = 4 * 1024;
 /// What one call may read altogether, where no location says.

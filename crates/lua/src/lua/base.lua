@@ -60,7 +60,11 @@ weir.ctx_id = ctx_id
 local id_of_ctx = native("ctx", 3)
 
 local function get_ctx()
-    local id = C(OP_CTX, 0, "", 0, "", 0, 0, 0) == 3 and out.x or id_of_ctx()
+    local id = out.context
+    if id == 0 then
+        id = id_of_ctx()
+        out.context = id
+    end
     local t = contexts[id]
     if not t then
         -- What the handshake's code has noted is there for all requests of the connection.

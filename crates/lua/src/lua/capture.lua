@@ -66,9 +66,6 @@ local function begin(uri, options, level, at_once)
             vars = options.vars
         end
     end
-    if body then
-        set_body(0, body)
-    end
     if vars then
         for name, value in pairs(vars) do
             if type(name) ~= "string" then
@@ -78,8 +75,13 @@ local function begin(uri, options, level, at_once)
             if kind ~= "string" and kind ~= "number" then
                 error("attempt to use bad variable value type " .. kind, 4)
             end
+        end
+        for name, value in pairs(vars) do
             set_var(0, name, value)
         end
+    end
+    if body then
+        set_body(0, body)
     end
     local id, truncated, text, header = issue(method, uri, query, sum)
     if ctx then

@@ -8,6 +8,8 @@ local bor, lshift = bit.bor, bit.lshift
 local native = weir.native
 local get_stale, set_flags = native "dict_get_stale", native "dict_flags"
 local OP_GET, OP_SET, OP_INCR = op "dict_get", op "dict_set", op "dict_incr"
+local engine, quick_get, quick_set, quick_incr = weir.engine, weir.dict_get, weir.dict_set, weir.dict_incr
+local OTHERWISE, FORCED = 99, 13
 local delete, push_value, pop_value = native "dict_delete", native "dict_push", native "dict_pop"
 local llen, ttl, expire = native "dict_llen", native "dict_ttl", native "dict_expire"
 local flush_all, flush_expired, keys, space = native "dict_flush_all", native "dict_flush_expired", native "dict_keys", native "dict_space"
@@ -48,7 +50,11 @@ function Dict.get(dict, key)
     if not key then
         return nil, e
     end
-    return finish(C(OP_GET, n, key, #key, "", 0, 0, 0))
+    local code = quick_get(engine, n, key, #key)
+    if code == OTHERWISE then
+        code = C(OP_GET, n, key, #key, "", 0, 0, 0)
+    end
+    return finish(code)
 end
 
 function Dict.get_stale(dict, key)
@@ -95,11 +101,20 @@ local function store(n, mode, key, value, exptime, flags)
         if not flags then
             error('bad "flags" argument', 3)
         end
-        if flags ~= 0 then
-            set_flags(0, nil, nil, flags)
-        end
     end
-    local code = C(OP_SET, bor(n, lshift(mode, 16), lshift(as, 20)), key, #key, text, #text, number, exptime or 0)
+    local code = OTHERWISE
+    if not flags or flags == 0 then
+        code = quick_set(engine, n, bor(mode, lshift(as, 4)), key, #key, text, #text, number, exptime or 0)
+        if code == FORCED then
+            return true, nil, true
+        end
+    else
+        set_flags(0, nil, nil, flags)
+    end
+    if code == 1 then
+        return true, nil, false
+    end
+    code = C(OP_SET, bor(n, lshift(mode, 16), lshift(as, 20)), key, #key, text, #text, number, exptime or 0)
     if code == 1 then
         return true, nil, false
     end
@@ -167,6 +182,17 @@ function Dict.incr(dict, key, by, init, init_ttl)
             error('must provide "init" when providing "init_ttl"', 2)
         end
         init_ttl = ttl
+    end
+    if not init_ttl then
+        local code = quick_incr(engine, n, key, #key, by, init or 0, init and 1 or 0)
+        if code == 3 then
+            if init then
+                return out.x, nil, false
+            end
+            return out.x
+        elseif code == FORCED then
+            return out.x, nil, true
+        end
     end
     if not init then
         return finish(C(OP_INCR, n, key, #key, "", 0, by, 0))

@@ -1,14 +1,15 @@
 -- The ground of the Lua side: the call to Rust, runs and their threads, entry from Rust.
 -- Given the function to call, the place of its answers, a null pointer, the function that makes functions of one
 -- operation, the one that keeps values for Rust, the one that knows the coroutine that Rust goes on with, what
--- yields are for, and the function that reads answers; answers the entry function.
+-- yields are for, the function that reads answers, and the engine with functions of its dictionaries; answers the entry
+-- function.
 
-local call_ptr, out_ptr, null, make, keep, running, MARK, LEAVE, said = ...
+local call_ptr, out_ptr, null, make, keep, running, MARK, LEAVE, said, engine, get_ptr, set_ptr, incr_ptr = ...
 
 local ffi = require "ffi"
 local ffi_string, ffi_cast = ffi.string, ffi.cast
 ffi.cdef [[
-struct weir_out { const uint8_t *p; size_t n; double x; };
+struct weir_out { const uint8_t *p; size_t n; double x; double context; };
 struct weir_length { uint32_t n; };
 ]]
 -- Answers are for Rust to read out, but for what loops are made of: behind `out` a finalizer has its own.
@@ -23,6 +24,10 @@ local co_create, co_resume, co_yield = coroutine.create, coroutine.resume, corou
 local co_status, co_running = coroutine.status, coroutine.running
 
 local weir = { null = null, out = out, C = C, MARK = MARK, LEAVE = LEAVE }
+weir.engine = ffi_cast("void *", engine)
+weir.dict_get = ffi_cast("int (*)(void *, uint32_t, const char *, size_t)", get_ptr)
+weir.dict_set = ffi_cast("int (*)(void *, uint32_t, uint32_t, const char *, size_t, const char *, size_t, double, double)", set_ptr)
+weir.dict_incr = ffi_cast("int (*)(void *, uint32_t, const char *, size_t, double, double, int)", incr_ptr)
 weir.keep = keep
 
 -- Operations by their names.
