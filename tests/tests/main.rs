@@ -60,6 +60,7 @@ mod echo_output;
 mod echo_parts;
 mod echo_time;
 mod encrypted_session;
+mod env;
 mod error_log;
 mod error_page;
 mod error_page_for_bodies;

@@ -86,6 +86,7 @@ impl Profile {
         if counts.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
+        seats().iter().for_each(|seat| seat.want_none());
         *counts = Some(Counts { only, ..Counts::default() });
         let every = Duration::from_secs(1) / frequency_hz.max(1);
         Ok(Profile { every, next: Instant::now() + every })

@@ -141,6 +141,11 @@ impl Seat {
         }
     }
 
+    /// What an earlier profile has wanted and not been given is no sample of the next one's.
+    pub(crate) fn want_none(&self) {
+        self.turns.store(0, Ordering::Relaxed);
+    }
+
     /// How many samples that were wanted have not been taken, though Lua still runs.
     pub(crate) fn waiting_turns(&self) -> u64 {
         let entry = self.entries.load(Ordering::Relaxed);

@@ -287,9 +287,28 @@ fn apply_limits(global: &Global, log: &ErrorLog) {
     if let Some(dir) = global.working_directory.as_option() {
         std::env::set_current_dir(dir).unwrap_or_else(|e| warn("chdir()", e));
     }
-    for (name, value) in &global.env {
-        if let Some(v) = value {
-            std::env::set_var(name, v);
+    set_environment(&global.env);
+}
+
+/// As in nginx what is not named is gone: programs that are started, and scripts, see no more. What Lua states and a
+/// new binary look for when they begin stays.
+fn set_environment(named: &[(String, Option<String>)]) {
+    const KEPT: [&str; 4] = ["TZ", "NGINX", "LUA_", "WEIR_"];
+    for (name, _) in std::env::vars_os() {
+        let is_kept = name.to_str().is_some_and(|name| {
+            let is_own = KEPT.iter().any(|kept| match kept.strip_suffix('_') {
+                Some(_) => name.starts_with(kept),
+                None => name == *kept,
+            });
+            is_own || named.iter().any(|(known, _)| known == name)
+        });
+        if !is_kept {
+            std::env::remove_var(name);
+        }
+    }
+    for (name, value) in named {
+        if let Some(value) = value {
+            std::env::set_var(name, value);
         }
     }
 }

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 use weir_core::logger::LogLevel;
 
-/// Where nobody waits for the worker yet, or any more.
-const ELSEWHERE: u32 = context::INIT | context::INIT_WORKER | context::EXIT_WORKER;
+/// Where nobody waits for the worker yet, or any more, and where it is another thread that is held.
+const ELSEWHERE: u32 = context::INIT | context::INIT_WORKER | context::EXIT_WORKER | context::APART;
 /// So many places of a configuration are told.
 const PLACES_MAX: usize = 100;
 

@@ -401,6 +401,7 @@ function Tcp.settimeout(sock, ms)
     if n < 0 or n > 2147483647 then
         error("bad timeout value", 2)
     end
+    n = floor(n)
     if n == 0 then
         return
     end
@@ -416,6 +417,7 @@ function Tcp.settimeouts(sock, connect, send, receive)
         if ms < 0 or ms > 2147483647 then
             error("bad timeout value", 2)
         end
+        ms = floor(ms)
         if ms > 0 then
             sock[name .. "_ms"] = ms
             raw(OP_TIMEOUTS, sock.id, name, nil, ms)
