@@ -137,6 +137,7 @@ mod lua_core;
 mod lua_directives;
 mod lua_errlog;
 mod lua_inventory;
+mod lua_late;
 mod lua_libraries;
 mod lua_mends;
 mod lua_mends_ends;

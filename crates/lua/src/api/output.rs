@@ -223,9 +223,11 @@ fn status(r: &mut Request, _: &Args<'_>, answer: &mut Answer) -> i32 {
 }
 
 fn set_status(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
-    let is_body = state.run.context == context::BODY;
+    let (is_body, is_header) =
+        (state.run.context == context::BODY, state.run.context == context::HEADER);
     let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
-    if has_begun(r) && r.ctx::<Put>().is_none_or(|put| put.kept.is_none()) || is_body {
+    let is_out = !is_header && has_begun(r) && r.ctx::<Put>().is_none_or(|put| put.kept.is_none());
+    if is_out || is_body {
         let text = "attempt to set ngx.status after sending out response headers";
         r.log(weir_core::logger::LogLevel::Error, text);
         return code::TRUE;

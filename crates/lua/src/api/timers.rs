@@ -52,6 +52,7 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let place = String::from_utf8_lossy(args.a).into_owned();
     let begun_by = (origin(state), state.site());
     let (ms, number) = ((args.x * 1000.0).clamp(0.0, 1e12) as u64, args.i);
+    let repeats = args.y != 0.0;
     // What is begun before a worker serves runs before it does, if it can.
     let at_once = ms == 0 && state.run.context == context::INIT_WORKER;
     let vm = Rc::clone(&state.run.vm);
@@ -62,18 +63,31 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let running = vm.worker.upgrade().map(Running::new);
     event_loop::spawn(async move {
         let _running = running;
-        let early = {
-            let mut sleep = pin!(timer::sleep_ms(ms));
-            poll_fn(|cx| match told.poll(cx) {
-                Poll::Ready(_) => Poll::Ready(true),
-                Poll::Pending if at_once => Poll::Ready(false),
-                Poll::Pending => sleep.as_mut().poll(cx).map(|()| false),
-            })
-            .await
-        };
-        vm.pending_timers.set(vm.pending_timers.get() - 1);
-        vm.timers.borrow_mut().retain(|t| !Rc::ptr_eq(t, &told));
-        run(&vm, number, early, &place, begun_by).await;
+        loop {
+            let early = {
+                let mut sleep = pin!(timer::sleep_ms(ms));
+                poll_fn(|cx| match told.poll(cx) {
+                    Poll::Ready(_) => Poll::Ready(true),
+                    Poll::Pending if at_once => Poll::Ready(false),
+                    Poll::Pending => sleep.as_mut().poll(cx).map(|()| false),
+                })
+                .await
+            };
+            vm.pending_timers.set(vm.pending_timers.get() - 1);
+            vm.timers.borrow_mut().retain(|t| !Rc::ptr_eq(t, &told));
+            let has_run = run(&vm, number, early, &place, &begun_by).await;
+            if !has_run && repeats && !vm.is_ending.get() {
+                // It has missed one time.
+                vm.pending_timers.set(vm.pending_timers.get() + 1);
+                vm.timers.borrow_mut().push(Rc::clone(&told));
+                continue;
+            }
+            if !has_run {
+                // Its function goes with it.
+                vm.forget(crate::run::entry::NO_TIMER, i64::from(number));
+            }
+            return;
+        }
     });
     code::TRUE
 }
@@ -90,7 +104,8 @@ fn origin(state: &State<'_>) -> Rc<[u8]> {
 /// What of the code that has begun a timer stays with it.
 type BegunBy = (Rc<[u8]>, Option<Site>);
 
-async fn run(vm: &Rc<Vm>, number: i32, early: bool, place: &str, begun_by: BegunBy) {
+/// Runs its code, if not too many run already.
+async fn run(vm: &Rc<Vm>, number: i32, early: bool, place: &str, begun_by: &BegunBy) -> bool {
     let main = vm.main();
     let max = main.and_then(|m| m.max_running_timers.as_option().copied()).unwrap_or(256);
     let stream = if vm.block == Block::Stream { "stream " } else { "" };
@@ -99,14 +114,13 @@ async fn run(vm: &Rc<Vm>, number: i32, early: bool, place: &str, begun_by: Begun
         let text = format!(
             "lua failed to run timer with function defined at {place}: {of}{max} lua_max_running_timers are not enough"
         );
-        // Its function goes with it.
-        vm.forget(crate::run::entry::NO_TIMER, i64::from(number));
-        return vm.log(LogLevel::Alert, &text);
+        vm.log(LogLevel::Alert, &text);
+        return false;
     }
     vm.running_timers.set(vm.running_timers.get() + 1);
     vm.log(LogLevel::Debug, &format!("{stream}lua ngx.timer expired"));
     let mut run = Run::new(vm, context::TIMER);
-    (run.origin, run.site) = begun_by;
+    (run.origin, run.site) = begun_by.clone();
     if early {
         run.piece.last = true;
     }
@@ -121,4 +135,5 @@ async fn run(vm: &Rc<Vm>, number: i32, early: bool, place: &str, begun_by: Begun
     };
     vm.log(LogLevel::Debug, text);
     vm.running_timers.set(vm.running_timers.get() - 1);
+    true
 }

@@ -14,14 +14,15 @@ local timer = {}
 ngx.timer = timer
 local next_timer = 0
 
-local function begin(delay, f, n, ...)
+-- `repeats` is 1 where it is to come again if it cannot run.
+local function begin(repeats, delay, f, n, ...)
     next_timer = next_timer + 1
     local number = next_timer
     weir.timers[number] = { f = f, n = n, ... }
     -- For what is told when it cannot run.
     local info = debug.getinfo(f, "S")
     local place = info.source .. ":" .. info.linedefined
-    local code = C(OP_TIMER, number, place, #place, "", 0, delay, 0)
+    local code = C(OP_TIMER, number, place, #place, "", 0, delay, repeats)
     if code ~= 1 then
         weir.timers[number] = nil
     end
@@ -47,7 +48,7 @@ end
 
 function timer.at(delay, f, ...)
     delay = arguments("at", delay, f)
-    local code = begin(delay, f, select("#", ...), ...)
+    local code = begin(0, delay, f, select("#", ...), ...)
     if code == -1 then
         return nil, weir.text()
     end
@@ -63,11 +64,11 @@ function timer.every(delay, f, ...)
     local n, args = select("#", ...), { ... }
     local function again(is_early)
         if not is_early then
-            begin(delay, again, 0)
+            begin(1, delay, again, 0)
         end
         return f(is_early, unpack(args, 1, n))
     end
-    local code = begin(delay, again, 0)
+    local code = begin(1, delay, again, 0)
     if code == -1 then
         return nil, weir.text()
     end
