@@ -7,7 +7,7 @@
 //! * Every directive stands in a black-box test.
 //! * The files of `backend` use each other in no circle, those of `http` in small ones.
 //! * What protocols have in common stands in no two of their crates.
-//! * Files have at most 1,000 lines (the border to Lua 1,500), functions 70, and none names a person's machine.
+//! * Files have at most 1,000 lines (the border to Lua 1,600), functions 70, and none names a person's machine.
 
 mod border;
 mod circles;
@@ -26,7 +26,7 @@ use source::{code, without_tests, words};
 
 const MAX_LINES: usize = 1000;
 /// All of the border to Lua that is unsafe is one file.
-const BORDER: (&str, usize) = ("crates/lua/src/border.rs", 1500);
+const BORDER: (&str, usize) = ("crates/lua/src/border.rs", 1600);
 /// Written by programs.
 const GENERATED: &[&str] = &[
     "Cargo.lock",

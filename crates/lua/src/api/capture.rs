@@ -66,13 +66,8 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let Ok(own) = unsafe_uri(args.a, &mut path) else {
         return answer.raise("unsafe uri in argument #1");
     };
-    let mut all = own.unwrap_or_default().to_vec();
-    if !query.is_empty() {
-        if !all.is_empty() {
-            all.push(b'&');
-        }
-        all.extend_from_slice(query);
-    }
+    let parts = [own.unwrap_or_default(), query];
+    let all = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b'&');
     let options = args.x as u32;
     let Some(mut part) = subrequest::of_code(r, &path, &all) else {
         return answer.raise("failed to issue subrequest: -1");
