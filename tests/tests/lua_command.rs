@@ -113,4 +113,6 @@ fn it_talks_to_others() {
         origin.port()
     );
     says(&["-e", &code], "HTTP/1.1 200 OK\nsingle true\n");
+    let code = "local ok, how, number = require 'ngx.pipe'.spawn('exit 3'):wait() print(ok, ' ', how, ' ', number)";
+    says(&["-e", code], "false exit 3\n");
 }

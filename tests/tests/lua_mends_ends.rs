@@ -55,7 +55,7 @@ fn a_body_is_made_of_what_a_socket_reads() {
 fn timers_end_before_their_worker() {
     let mut server = start(
         r#"init_worker_by_lua_block {
-            ngx.timer.at(3600, function(premature) ngx.log(ngx.ERR, "pending: ", premature, " ", ngx.timer.at(0, print)) end)
+            ngx.timer.at(3600, function(premature) ngx.log(ngx.ERR, "pending: ", premature, " ", ngx.timer.at(1, print)) ngx.timer.at(0, function() ngx.log(ngx.ERR, "at once") end) end)
             ngx.timer.every(3600, function(premature) ngx.log(ngx.ERR, "every: ", premature) end)
             ngx.timer.at(0, function() ngx.log(ngx.ERR, "running")
                 while not ngx.worker.exiting() do ngx.sleep(0.01) end ngx.sleep(0.05) ngx.log(ngx.ERR, "has seen it") end) }"#,
@@ -65,7 +65,7 @@ fn timers_end_before_their_worker() {
     server.signal(Signal::Quit);
     assert_eq!(server.wait_exit(), Some(0));
     let log = server.error_log();
-    for text in ["pending: true nilprocess exiting", "every: true", "has seen it"] {
+    for text in ["pending: true nilprocess exiting", "at once", "every: true", "has seen it"] {
         assert!(log.contains(text), "{text} is not in {log}");
     }
 }

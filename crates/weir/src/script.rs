@@ -273,7 +273,8 @@ pub fn run(wanted: &Wanted) -> Result<(), String> {
     let loaded = load::load(&paths, Mode::Serve).map_err(|e| e.text)?;
     loaded.warnings.iter().for_each(|w| crate::say(&w.text));
     // Others end it at once, whatever it does.
-    let waiter = Waiter::of(&[Signal::Quit]).map_err(|e| format!("signalfd(): {e}\n"))?;
+    let waiter =
+        Waiter::of(&[Signal::Quit, Signal::Chld]).map_err(|e| format!("signalfd(): {e}\n"))?;
     let sockets = Sockets::default().adopt(&loaded.generation, 1, Vec::new());
     let sockets = sockets.map_err(|failed| failed.join("\n") + "\n")?;
     listen::drop_inherited();

@@ -22,8 +22,8 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("send_headers", HANDLERS, send_headers),
     OpRow::either("status", REQUEST, status, |s, _, answer| answer.number(f64::from(s.status))),
     OpRow::any("set_status", REQUEST, set_status),
-    OpRow::request("set_status_line", REQUEST, set_status_line),
-    OpRow::request("headers_sent", REQUEST, headers_sent),
+    OpRow::any("set_status_line", REQUEST, set_status_line),
+    OpRow::any("headers_sent", REQUEST, headers_sent),
     OpRow::request(
         "is_subrequest",
         REQUEST,
@@ -240,8 +240,10 @@ fn set_status(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     code::TRUE
 }
 
-fn set_status_line(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    if has_begun(r) {
+fn set_status_line(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let is_header = state.run.context == context::HEADER;
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    if !is_header && has_begun(r) {
         return answer.fail("attempt to set status after sending out response headers");
     }
     r.set_status(args.i as u16);
@@ -252,8 +254,10 @@ fn set_status_line(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32
     code::TRUE
 }
 
-fn headers_sent(r: &mut Request, _: &Args<'_>, _: &mut Answer) -> i32 {
-    if has_begun(r) {
+fn headers_sent(state: &mut State<'_>, _: &Args<'_>, _: &mut Answer) -> i32 {
+    let is_header = state.run.context == context::HEADER;
+    let Some(r) = state.r.as_deref() else { return code::NO_REQUEST };
+    if !is_header && has_begun(r) {
         code::TRUE
     } else {
         code::FALSE

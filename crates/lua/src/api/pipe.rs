@@ -308,12 +308,13 @@ fn over() -> Side {
 fn hold(state: &mut State<'_>, id: u64) {
     let vm = &state.run.vm;
     match (&mut state.r, &mut state.s) {
-        (Some(r), _) => match r.ctx_ref::<Held>() {
+        // Internal redirects are the same request.
+        (Some(r), _) => match r.kept::<Held>() {
             Some(held) if Rc::ptr_eq(&held.vm, vm) => held.hold(id),
             _ => {
                 let held = Held::new(vm);
                 held.hold(id);
-                r.set_ctx(held);
+                r.keep_state(held);
             }
         },
         (None, Some(s)) => match s.ctx_ref::<Held>() {

@@ -43,7 +43,9 @@ pub(super) const OPS: &[OpRow] =
 fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let main = state.vm.main();
     let max = main.and_then(|m| m.max_pending_timers.as_option().copied()).unwrap_or(1024);
-    if state.vm.is_ending.get() {
+    let (ms, number) = ((args.x * 1000.0).clamp(0.0, 1e12) as u64, args.i);
+    // What code that logs has to send away goes now, or never.
+    if state.vm.is_ending.get() && ms > 0 {
         return answer.fail("process exiting");
     }
     if state.vm.pending_timers.get() as u64 >= max {
@@ -51,7 +53,6 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
     let place = String::from_utf8_lossy(args.a).into_owned();
     let begun_by = (origin(state), state.site());
-    let (ms, number) = ((args.x * 1000.0).clamp(0.0, 1e12) as u64, args.i);
     let repeats = args.y != 0.0;
     // What is begun before a worker serves runs before it does, if it can.
     let at_once = ms == 0 && state.run.context == context::INIT_WORKER;
