@@ -188,7 +188,7 @@ fn directives_of_other_modules_are_known_by_name() {
         ("rtmp", "RTMP"),
         ("fancyindex_name_length", "text-overflow"),
         ("pagespeed", "rewrites no pages"),
-        ("lua_capture_error_log", "Lua"),
+        ("lua_kong_load_var_index", "Lua"),
         ("cache_purge_background_queue", "purger="),
         ("multi", "grpc_pass"),
         ("dyups_upstream_conf", "include the file"),
