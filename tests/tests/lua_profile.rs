@@ -1,10 +1,7 @@
 //! `weir profile --lua`: which functions of Lua's the workers spend their time in.
 
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::Arc;
-use std::thread::JoinHandle;
-use weir_tests::{binary, expect_soon, run_cli, Peer, Server, Setup};
+use weir_tests::{binary, expect_soon, run_cli, Load, Peer, Server, Setup};
 
 const CONF: &str = r#"worker_processes 2; pid the.pid; error_log e.log notice; events {} http { access_log off; lua_package_path "%%DIR%%/?.lua";
     server { listen 127.0.0.1:%%PORT_0%%;
@@ -56,40 +53,15 @@ fn start() -> Server {
     server
 }
 
-/// Clients that ask again and again.
-struct Load {
-    end: Arc<AtomicBool>,
-    answers: Arc<AtomicU32>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Load {
-    /// For a page, or in a session of `stream`.
-    fn on(server: &Server, path: Option<&str>) -> Load {
-        let (end, answers) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
-        let peer = Peer::Tcp(server.port(usize::from(path.is_none())));
-        let request = path.map_or(String::new(), |path| {
-            format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        });
-        let (its_end, its_answers) = (Arc::clone(&end), Arc::clone(&answers));
-        let client = move || {
-            while !its_end.load(Ordering::Relaxed) {
-                if !peer.raw(request.as_bytes()).is_empty() {
-                    its_answers.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        };
-        let load = Load { end, answers, threads: vec![std::thread::spawn(client)] };
-        expect_soon("answers", || load.answers.load(Ordering::Relaxed) > 2);
-        load
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        self.threads.drain(..).for_each(|t| drop(t.join()));
-    }
+/// A client that asks again and again for a page, or in a session of `stream`.
+fn load_on(server: &Server, path: Option<&str>) -> Load {
+    let peer = Peer::Tcp(server.port(usize::from(path.is_none())));
+    let request = path.map_or(String::new(), |path| {
+        format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    });
+    let load = Load::on(&peer, request.as_bytes(), 1, b"");
+    expect_soon("answers", || load.answers() > 2);
+    load
 }
 
 fn command(server: &Server, arguments: &[&str]) -> Command {
@@ -148,7 +120,7 @@ fn the_hot_function_has_most_samples_compiled_and_interpreted() {
         ("/interpreted", "slow", "access", 9),
         ("/spawned", "hot", "content", 4),
     ] {
-        let _load = Load::on(&server, Some(path));
+        let _load = load_on(&server, Some(path));
         let stacks = profile(&server, &[]);
         let (hot, all) = samples(&stacks, &format!("{function} ("));
         assert!(all > 10 && hot * 10 > all * 6, "{path}: {stacks:?}");
@@ -159,7 +131,7 @@ fn the_hot_function_has_most_samples_compiled_and_interpreted() {
         let (of_phase, _) = samples(&stacks, &format!(";{phase};"));
         assert!(of_phase * 10 > all * 9, "{path}: {stacks:?}");
     }
-    let _load = Load::on(&server, None);
+    let _load = load_on(&server, None);
     let stacks = profile(&server, &[]);
     let (hot, all) = samples(&stacks, ";stream content;content_by_lua(nginx.conf:");
     assert!(hot > 10 && hot * 10 > all * 6, "{stacks:?}");
@@ -169,7 +141,7 @@ fn the_hot_function_has_most_samples_compiled_and_interpreted() {
 #[test]
 fn calls_of_c_count_and_waits_do_not() {
     let server = start();
-    let load = Load::on(&server, Some("/in_c"));
+    let load = load_on(&server, Some("/in_c"));
     let stacks = profile(&server, &[]);
     let (at, all) =
         samples(&stacks, "content_by_lua(nginx.conf:12);content_by_lua(nginx.conf:12):3");
@@ -189,7 +161,7 @@ fn calls_of_c_count_and_waits_do_not() {
     assert!(at > 100, "{stacks:?}");
     std::fs::write(server.dir().join("go"), "").unwrap();
     assert_eq!(stuck.join().unwrap(), "done\n");
-    let _load = Load::on(&server, Some("/waits"));
+    let _load = load_on(&server, Some("/waits"));
     let output = command(&server, &["--seconds", "1", "-o", "few.txt"]).output().unwrap();
     let few = if output.status.success() { folded(&server.read("few.txt")) } else { Vec::new() };
     assert!(samples(&few, "").1 < 10, "{few:?}");
@@ -198,7 +170,7 @@ fn calls_of_c_count_and_waits_do_not() {
 #[test]
 fn one_worker_a_flame_graph_and_bounds() {
     let server = start();
-    let _load = [Load::on(&server, Some("/compiled")), Load::on(&server, Some("/compiled"))];
+    let _load = [load_on(&server, Some("/compiled")), load_on(&server, Some("/compiled"))];
     let output = command(&server, &["--seconds", "1", "-o", "out.svg"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let svg = server.read("out.svg");
@@ -223,7 +195,7 @@ fn one_worker_a_flame_graph_and_bounds() {
 #[test]
 fn two_at_once_and_a_reload_in_the_midst() {
     let mut server = start();
-    let _load = Load::on(&server, Some("/compiled"));
+    let _load = load_on(&server, Some("/compiled"));
     let mut asking = begin(&server, &["--seconds", "4", "-o", "out.txt"]);
     let text = refused(&server, &["--seconds", "1", "-o", "two.txt"]);
     assert!(text.contains("a profile is being made already"), "{text}");

@@ -5,10 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::Arc;
-use std::thread::JoinHandle;
-use weir_tests::{binary, expect_soon, run_cli, tools, Peer, Server, Setup, Signal};
+use weir_tests::{binary, expect_soon, run_cli, tools, Load, Peer, Server, Setup, Signal};
 
 const CONF: &str = "worker_processes 2; pid the.pid; error_log e.log notice; events {} http { \
      gzip on; gzip_comp_level 9; gzip_min_length 1; gzip_types *; access_log off; \
@@ -30,41 +27,8 @@ fn serving(server: &Server) -> u32 {
 }
 
 /// Clients that ask again and again for what has to be compressed.
-struct Load {
-    end: Arc<AtomicBool>,
-    answers: Arc<AtomicU32>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Load {
-    fn on(server: &Server) -> Load {
-        let (end, answers) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
-        let port = server.port(0);
-        let client = || {
-            let (end, answers) = (Arc::clone(&end), Arc::clone(&answers));
-            std::thread::spawn(move || {
-                while !end.load(Ordering::Relaxed) {
-                    let answer = Peer::Tcp(port).raw(REQUEST);
-                    if answer.starts_with(b"HTTP/1.1 200") {
-                        answers.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-            })
-        };
-        let threads = vec![client(), client()];
-        Load { end, answers, threads }
-    }
-
-    fn answers(&self) -> u32 {
-        self.answers.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        self.threads.drain(..).for_each(|t| drop(t.join()));
-    }
+fn load_on(server: &Server) -> Load {
+    Load::on(&Peer::Tcp(server.port(0)), REQUEST, 2, b"HTTP/1.1 200")
 }
 
 fn command(server: &Server, arguments: &[&str]) -> Command {
@@ -136,7 +100,7 @@ fn is_loop(text: &str) -> bool {
 #[test]
 fn a_profile_under_load_has_samples_with_names_and_the_server_goes_on() {
     let server = start(CONF);
-    let load = Load::on(&server);
+    let load = load_on(&server);
     let mut asking = begin(&server, &["--seconds", "2", "--frequency", "199", "-o", "out.pb.gz"]);
     let logged = || std::fs::read_to_string(server.dir().join("e.log")).unwrap_or_default();
     expect_soon("a profile", || logged().contains("a profile of 2 s is made"));
@@ -164,7 +128,7 @@ fn a_profile_under_load_has_samples_with_names_and_the_server_goes_on() {
 #[test]
 fn a_flame_graph_and_folded_stacks() {
     let server = start(CONF);
-    let _load = Load::on(&server);
+    let _load = load_on(&server);
     profile(&server, &["--seconds", "1", "--frequency", "199", "-o", "out.svg"]);
     let svg = server.read("out.svg");
     assert!(svg.starts_with("<svg ") && is_loop(&svg), "{svg}");
@@ -179,7 +143,7 @@ fn a_flame_graph_and_folded_stacks() {
 #[test]
 fn a_process_is_asked_by_its_number() {
     let server = start(CONF);
-    let _load = Load::on(&server);
+    let _load = load_on(&server);
     let mut command = Command::new(binary());
     command.args(["profile", "--seconds", "1", "-o", "out.txt", "-p", &server.pid().to_string()]);
     let output = command.current_dir(server.dir()).output().unwrap();
@@ -254,7 +218,7 @@ fn google_perftools_profiles_is_written_at_the_end() {
     let mut server =
         start(&CONF.replace("events {}", "google_perftools_profiles %%DIR%%/cpu; events {}"));
     let serving = serving(&server);
-    let load = Load::on(&server);
+    let load = load_on(&server);
     expect_soon("answers", || load.answers() > 50);
     let text = refused(&server, &["--seconds", "1", "-o", "two.pb.gz"]);
     assert!(text.contains("a profile is being made already"), "{text}");
