@@ -193,7 +193,7 @@ fn code_chooses_servers() {
     server.write("balancer.lua", "ngx.log(ngx.NOTICE, 'left to the configuration')");
     assert_eq!(said(&server, 3, b"it\n"), "got it\n");
     server.expect_error("last: failed balancer while connecting to upstream, client: ");
-    server.expect_error("('host' not yet implemented in stream subsystem)");
+    server.expect_error("('host' is for requests; in stream proxy_ssl_name names the server)");
     let at = |n| format!("127.0.0.1:{}", server.port(n));
     let lines = server.log_lines("a.log", 3);
     assert_eq!(lines[0], format!("200 {}, {}", at(9), at(0)));

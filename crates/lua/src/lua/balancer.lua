@@ -92,12 +92,12 @@ if weir.stream then
     local set_current_peer = balancer.set_current_peer
     function balancer.set_current_peer(address, port, host)
         if host ~= nil then
-            error("bad argument #3 to 'set_current_peer' ('host' not yet implemented in stream subsystem)", 2)
+            error("bad argument #3 to 'set_current_peer' ('host' is for requests; in stream proxy_ssl_name names the server)", 2)
         end
         return set_current_peer(address, port)
     end
     function balancer.enable_keepalive()
-        error("'enable_keepalive' not yet implemented in stream subsystem", 2)
+        error("'enable_keepalive' is for requests: a session of stream has its connection to the server for itself", 2)
     end
     balancer.recreate_request, balancer.set_upstream_tls = nil, nil
 end
