@@ -34,7 +34,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weir_dict::Dict;
 use weir_modules::split_clients::murmur2;
 use weir_runtime::bounded::{allocate, Bounded};
@@ -210,7 +210,7 @@ unsafe extern "C-unwind" fn said(l: *mut lua::lua_State) -> c_int {
         let n = if what == 1 {
             push_values(l, code::TEXT, 0.0, &text)
         } else {
-            push_items(l, &text, 1);
+            push_items(l, &text);
             lua::lua_pushnumber(l, Items(&text).count() as f64);
             2
         };
@@ -356,7 +356,6 @@ unsafe fn push_values(l: *mut lua::lua_State, code: c_int, x: f64, text: &[u8]) 
                 lua::lua_pushlstring_(l, c"truncated".as_ptr(), 9);
                 return 2;
             }
-            code::GROUPS => push_items(l, text, 0),
             code::FAILED => {
                 lua::lua_pushnil(l);
                 lua::lua_pushlstring_(l, text.as_ptr().cast(), text.len());
@@ -399,12 +398,12 @@ unsafe fn push_list(l: *mut lua::lua_State, list: &[u8]) -> c_int {
     n
 }
 
-/// The items of a list as one table that begins there.
-unsafe fn push_items(l: *mut lua::lua_State, list: &[u8], first: c_int) {
+/// The items of a list as one table.
+unsafe fn push_items(l: *mut lua::lua_State, list: &[u8]) {
     // SAFETY: two values are pushed; see `push_values`.
     unsafe {
         lua::lua_createtable(l, 4, 0);
-        for (at, item) in (first..).zip(Items(list)) {
+        for (at, item) in (1..).zip(Items(list)) {
             push_item(l, item);
             lua::lua_rawseti_(l, -2, at);
         }
@@ -471,12 +470,9 @@ unsafe fn give(l: *mut lua::lua_State, answered: c_int, level: c_int) -> c_int {
         }
         let text = ManuallyDrop::new(std::mem::take(&mut (*shared).answers[turn].text));
         let n = match answered {
-            code::TEXT
-            | code::LIST
-            | code::TABLE
-            | code::CUT_TABLE
-            | code::GROUPS
-            | code::FAILED => push_values(l, answered, x, &text),
+            code::TEXT | code::LIST | code::TABLE | code::CUT_TABLE | code::FAILED => {
+                push_values(l, answered, x, &text)
+            }
             _ => push_error(l, answered, level, &text),
         };
         (*shared).answers[turn].text = ManuallyDrop::into_inner(text);
@@ -804,7 +800,9 @@ unsafe extern "C" fn ngx_http_lua_ffi_raw_log(
     // SAFETY: the caller has so many bytes. Lua is not entered from here.
     unsafe {
         let args = Args { i: level, id: 0, a: slice(text, length), b: &[], x: 0.0, y: 0.0 };
-        answer(crate::api::number_of("report"), &args, ptr::null_mut());
+        static REPORT: OnceLock<c_int> = OnceLock::new();
+        let op = *REPORT.get_or_init(|| crate::api::number_of("report"));
+        answer(op, &args, ptr::null_mut());
     }
     0
 }
@@ -813,9 +811,11 @@ unsafe extern "C" fn ngx_http_lua_ffi_raw_log(
 #[no_mangle]
 extern "C" fn ngx_http_lua_ffi_get_ctx_ref(_: *mut c_void, _: *mut c_int, _: *mut c_int) -> c_int {
     let args = Args { i: 0, id: 0, a: &[], b: &[], x: 0.0, y: 0.0 };
+    static STASH: OnceLock<c_int> = OnceLock::new();
+    let op = *STASH.get_or_init(|| crate::api::number_of("ctx_stash"));
     // SAFETY: Lua is not entered from here; the answer is there until the next one.
     unsafe {
-        match (answer(crate::api::number_of("ctx_stash"), &args, ptr::null_mut()), HOST.get()) {
+        match (answer(op, &args, ptr::null_mut()), HOST.get()) {
             (code::NUMBER, Some((_, shared))) => (*shared).outs[turn(shared)].x as c_int,
             _ => -1,
         }
@@ -1550,12 +1550,6 @@ impl Engine {
         if how == lua::LUA_GCCOLLECT {
             self.is_spent.set(memory.used() > max / 4 * 3);
         }
-    }
-
-    /// Bytes in use.
-    pub(crate) fn used_bytes(&self) -> usize {
-        // SAFETY: `shared` lives as long as the engine; a `Cell` of it is read.
-        unsafe { (*self.shared).memory.used() }
     }
 }
 

@@ -26,8 +26,6 @@ pub(crate) mod code {
     pub(crate) const TABLE: i32 = 6;
     /// The same, of which not all is there.
     pub(crate) const CUT_TABLE: i32 = 7;
-    /// Texts of a match's groups, from 0 on, as one table.
-    pub(crate) const GROUPS: i32 = 8;
     /// Places in a text as pairs of numbers, for whom reads them by the FFI; and where it is a finalizer that does so.
     pub(crate) const PLACES: i32 = 9;
     pub(crate) const PLACES_LATE: i32 = 10;

@@ -242,10 +242,6 @@ impl Vm {
         }
     }
 
-    pub(crate) fn used_bytes(&self) -> usize {
-        self.engine.get().map_or(0, Engine::used_bytes)
-    }
-
     /// One that no worker has, without what `init_by_lua` would make.
     pub(crate) fn apart(worker: Weak<Worker>, gen: &Arc<Generation>, block: Block) -> Rc<Vm> {
         let fresh = Vm::new(worker, gen, block);

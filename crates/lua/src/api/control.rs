@@ -13,7 +13,7 @@ use weir_core::{Connection, Session as _};
 use weir_http::Request;
 use weir_runtime::paths;
 
-use context::{ANY, BODY, HANDLERS, HEADER, LOG, REQUEST, TIMER, WAITING};
+use context::{ANY, BODY, HANDLERS, HEADER, REQUEST, WAITING};
 
 const EXITS: u32 = WAITING | HEADER | BODY | context::BALANCER | context::SSL;
 
@@ -60,8 +60,6 @@ pub(super) const OPS: &[OpRow] = &[
     }),
     OpRow::any("config", ANY, config),
     OpRow::any("cjson", ANY, |_, _, answer| answer.text(CJSON.as_bytes())),
-    OpRow::any("used_bytes", ANY, |state, _, answer| answer.number(state.vm.used_bytes() as f64)),
-    OpRow::any("may_log", LOG | REQUEST | TIMER, |_, _, _| code::TRUE),
 ];
 
 fn names(_: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {

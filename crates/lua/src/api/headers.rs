@@ -15,7 +15,6 @@ use weir_http::Request;
 pub(super) const OPS: &[OpRow] = &[
     OpRow::request("get_header_out", REQUEST, get_out),
     OpRow::request("set_header_out", REQUEST, set_out),
-    OpRow::request("add_header_out", REQUEST, set_out),
     OpRow::request("headers_out", REQUEST, all_out),
     OpRow::request("headers_in", REQUEST, all_in),
     OpRow::request("set_header_in", REQUEST & !(LOG | BODY), set_in),

@@ -7,12 +7,11 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
-use weir_script::regex::{Captures, Regex, RegexOptions, DEFAULT_MATCH_LIMIT_STEPS, UNSET};
+use weir_script::regex::{Captures, Regex, RegexOptions, DEFAULT_MATCH_LIMIT_STEPS};
 
 pub(super) const OPS: &[OpRow] = &[
     OpRow::any("re_compile", ANY, compile),
     OpRow::any("re_exec", ANY, exec),
-    OpRow::any("re_match", ANY, groups),
     OpRow::any("re_free", ANY, free),
 ];
 
@@ -131,27 +130,6 @@ fn exec(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
                 answer.text.extend_from_slice(&to.to_ne_bytes());
             }
             code::PLACES
-        }
-    }
-}
-
-/// Matches expression `args.i` from the beginning on; the groups' texts, as one table.
-fn groups(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let mut known = state.vm.compiled.known.borrow_mut();
-    let known = &mut *known;
-    let Some(regex) = known.all.get(&(args.i as u32)) else { return code::NIL };
-    match regex.exec_at(args.a, 0, &mut known.captures) {
-        Ok(false) => code::NIL,
-        Err(e) => answer.fail(format!("pcre_exec() failed: {}", e.code)),
-        Ok(true) => {
-            let mut list = answer.list();
-            for (from, to) in known.captures.offsets() {
-                match args.a.get(*from as usize..*to as usize).filter(|_| *from != UNSET) {
-                    Some(text) => list.text(text),
-                    None => list.boolean(false),
-                };
-            }
-            code::GROUPS
         }
     }
 }

@@ -4,7 +4,6 @@ local weir = ...
 local raw, finish, op, check, C, out = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out
 local ask = weir.ask
 local error, type, tostring, setmetatable, rawset, tonumber = error, type, tostring, setmetatable, rawset, tonumber
-local floor = math.floor
 
 -- The release of lua-resty-core whose interface this is.
 weir.core_version = "0.1.31"

@@ -2,7 +2,7 @@
 
 local weir = ...
 local raw, op, check, ngx = weir.raw, weir.op, weir.check, weir.ngx
-local error, type, tostring, tonumber, pairs, ipairs, select = error, type, tostring, tonumber, pairs, ipairs, select
+local error, type, tostring, pairs, select = error, type, tostring, pairs, select
 
 local OP_ALLOWED = op "capture_allowed"
 local native = weir.native

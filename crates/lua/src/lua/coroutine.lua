@@ -3,9 +3,9 @@
 local weir = ...
 local MARK, LEAVE, threads, entries = weir.MARK, weir.LEAVE, weir.threads, weir.entries
 local co_create, co_resume, co_yield = coroutine.create, coroutine.resume, coroutine.yield
-local co_status, co_running = coroutine.status, coroutine.running
+local co_status = coroutine.status
 local error, type, unpack, select, ipairs, setmetatable = error, type, unpack, select, ipairs, setmetatable
-local raw, finish, op, check = weir.raw, weir.finish, weir.op, weir.check
+local raw, op, check = weir.raw, weir.op, weir.check
 
 -- All that stays known of a thread that was waited for or killed.
 local OVER = { joined = true, dead = true }

@@ -1,7 +1,7 @@
 -- Escapes, digests, check sums, and what tables make of arguments.
 
 local weir = ...
-local raw, finish, op, check, C, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.ngx
+local finish, op, check, C, ngx = weir.finish, weir.op, weir.check, weir.C, weir.ngx
 local ask = weir.ask
 local error, type, tostring, pairs, tonumber = error, type, tostring, pairs, tonumber
 local concat, native = table.concat, weir.native

@@ -1,7 +1,6 @@
 -- Modules that libraries load by name.
 
 local weir = ...
-local ngx = weir.ngx
 
 -- LuaJIT's own, as text.
 do

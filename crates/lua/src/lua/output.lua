@@ -1,7 +1,7 @@
 -- What goes to the client, and to the log.
 
 local weir = ...
-local raw, finish, op, check, C = weir.raw, weir.finish, weir.op, weir.check, weir.C
+local op, C = weir.op, weir.C
 local ngx, null = weir.ngx, weir.null
 local error, type, tostring, select, getmetatable = error, type, tostring, select, getmetatable
 local concat, floor = table.concat, math.floor

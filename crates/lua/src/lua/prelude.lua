@@ -18,10 +18,10 @@ local out = ffi_cast("struct weir_out *", out_ptr)
 
 local error, type, tostring, pairs, ipairs, select = error, type, tostring, pairs, ipairs, select
 local setmetatable = setmetatable
-local concat, unpack, floor = table.concat, unpack, math.floor
+local concat, unpack = table.concat, unpack
 local traceback, loadstring, pcall, debug_getmetatable = debug.traceback, loadstring, pcall, debug.getmetatable
 local co_create, co_resume, co_yield = coroutine.create, coroutine.resume, coroutine.yield
-local co_status, co_running = coroutine.status, coroutine.running
+local co_status = coroutine.status
 
 local weir = { null = null, out = out, C = C, MARK = MARK, LEAVE = LEAVE }
 weir.engine = ffi_cast("void *", engine)

@@ -1,7 +1,7 @@
 -- ngx.process.
 
 local weir = ...
-local raw, finish, op, check = weir.raw, weir.finish, weir.op, weir.check
+local raw, op, check = weir.raw, weir.op, weir.check
 local ask = weir.ask
 local error, type = error, type
 local OP_TYPE, OP_MASTER, OP_QUIT, OP_EXPIRE = op "process_type", op "process_master", op "process_quit", op "process_expire"

@@ -1,7 +1,7 @@
 -- ngx.proxyssl, ngx.ssl.proxysslcert and ngx.ssl.proxysslverify: what code says of handshakes with servers.
 
 local weir = ...
-local raw, finish, op = weir.raw, weir.finish, weir.op
+local raw, op = weir.raw, weir.op
 local ask = weir.ask
 local error, type = error, type
 

@@ -6,7 +6,7 @@ local out, late = weir.out, weir.out + 1
 local ffi = require "ffi"
 local ffi_cast = ffi.cast
 local error, type, tostring, setmetatable, tonumber = error, type, tostring, setmetatable, tonumber
-local sub, byte, find, format, concat = string.sub, string.byte, string.find, string.format, table.concat
+local sub, find, format, concat = string.sub, string.find, string.format, table.concat
 local pairs_t = ffi.typeof("const uint32_t *")
 
 local OP_COMPILE, OP_EXEC, OP_FREE = op "re_compile", op "re_exec", op "re_free"

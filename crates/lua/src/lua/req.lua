@@ -1,16 +1,16 @@
 -- ngx.req.
 
 local weir = ...
-local raw, finish, op, check, C, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.ngx
+local raw, op, check, ngx = weir.raw, weir.op, weir.check, weir.ngx
 local ask = weir.ask
-local error, type, tostring, setmetatable, tonumber = error, type, tostring, setmetatable, tonumber
+local error, type, tostring, setmetatable = error, type, tostring, setmetatable
 
 local req = {}
 ngx.req = req
 
 local native = weir.native
 local headers, uri_args, post_args = native("headers_in", 2), native("uri_args", 2), native("post_args", 2)
-local OP_METHOD, OP_SET_METHOD, OP_VERSION = op "method", op "set_method", op "http_version"
+local OP_SET_METHOD, OP_VERSION = op "set_method", op "http_version"
 local OP_SET_HEADER, OP_RAW_HEADER = op "set_header_in", op "raw_header"
 local OP_SET_ARGS, OP_SET_URI = op "set_uri_args", op "set_uri"
 local OP_DISCARD, OP_BODY, OP_BODY_FILE = op "discard_body", op "body_data", op "body_file"

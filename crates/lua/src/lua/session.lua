@@ -1,7 +1,7 @@
 -- The session of stream: what goes to the client, and its connection as a socket.
 
 local weir = ...
-local raw, finish, op, check, C, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.ngx
+local raw, op, check, C, ngx = weir.raw, weir.op, weir.check, weir.C, weir.ngx
 local ask = weir.ask
 local error, type, tostring, tonumber, setmetatable, select, floor = error, type, tostring, tonumber, setmetatable, select, math.floor
 local own, log, Tcp = weir.own_socket, weir.log_of_socket, weir.tcp

@@ -1,7 +1,7 @@
 -- ngx.socket
 
 local weir = ...
-local raw, finish, op, check, C, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.ngx
+local raw, op, check, C, ngx = weir.raw, weir.op, weir.check, weir.C, weir.ngx
 local ask = weir.ask
 local error, type, tostring, tonumber, setmetatable, select, floor = error, type, tostring, tonumber, setmetatable, select, math.floor
 local sub, find, gsub, concat = string.sub, string.find, string.gsub, table.concat

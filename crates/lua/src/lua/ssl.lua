@@ -1,7 +1,7 @@
 -- ngx.ssl and its parts: what code says of handshakes.
 
 local weir = ...
-local raw, finish, op, check = weir.raw, weir.finish, weir.op, weir.check
+local raw, op, check = weir.raw, weir.op, weir.check
 local ask = weir.ask
 local ffi = require "ffi"
 local error, type, tostring, ipairs, setmetatable = error, type, tostring, ipairs, setmetatable

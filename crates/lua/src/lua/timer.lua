@@ -1,11 +1,11 @@
 -- ngx.timer, ngx.worker, semaphores, ngx.config.
 
 local weir = ...
-local raw, finish, op, check, C, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.ngx
+local raw, op, check, C, ngx = weir.raw, weir.op, weir.check, weir.C, weir.ngx
 local ask = weir.ask
 local ffi = require "ffi"
 pcall(ffi.cdef, "int getpid(void);")
-local error, type, tostring, setmetatable, getmetatable, select = error, type, tostring, setmetatable, getmetatable, select
+local error, type, setmetatable, getmetatable, select = error, type, setmetatable, getmetatable, select
 local tonumber, unpack = tonumber, unpack
 
 local OP_TIMER, OP_COUNT, OP_ENDING, OP_PATHS = op "timer", op "timer_count", op "is_ending", op "paths"

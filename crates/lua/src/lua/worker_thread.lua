@@ -2,7 +2,7 @@
 
 local weir = ...
 local native, pack, null = weir.native, weir.pack, weir.null
-local error, type, tostring, pcall, require = error, type, tostring, pcall, require
+local type, tostring, pcall, require = type, tostring, pcall, require
 local next, pairs, select, unpack, setmetatable = next, pairs, select, unpack, setmetatable
 local package, ngx, collectgarbage = package, ngx, collectgarbage
 local DEPTH_MAX = 100
