@@ -425,7 +425,9 @@ local function function_of(text, chunk)
     if not whole then
         return nil, e
     end
-    local made = loadstring("return function(...) " .. text .. "\nend", chunk)
+    -- LuaJIT compiles no function of variable arguments as a whole, and none of these is given any.
+    local made = loadstring("return function() " .. text .. "\nend", chunk)
+    made = made or loadstring("return function(...) " .. text .. "\nend", chunk)
     return made and made() or whole
 end
 
