@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use crate::state::{Found, State, Timing};
+use crate::state::{Found, Now, State, Timing};
 use crate::table::Key;
 use crate::value::{
     IncrError, IsList, Mode, NotList, PushError, Refused, Stored, Value, ValueRef, MAX_KEY_BYTES,
@@ -18,6 +18,9 @@ pub struct Dict {
     waiting: AtomicUsize,
 }
 
+/// Whoever meets somebody else looks again after one, two, four … pauses, so many at most, before it sleeps: an operation
+/// takes less time than being woken does, and all who look at a lock keep its owner from what it protects.
+const PAUSES: u32 = 1024;
 /// So often whoever is between two slices lets others run that wait, and then goes on.
 const PATIENCE: usize = 2000;
 
@@ -56,11 +59,12 @@ impl Dict {
     pub fn get_with<R>(
         &self,
         key: &[u8],
-        now_ms: u64,
+        now: impl Now,
         read: impl FnOnce(ValueRef<'_>, u32) -> R,
     ) -> Result<Option<R>, IsList> {
         let key = self.key(key);
         self.with(|state| {
+            let now_ms = state.timing(now, 0).now_ms;
             state.tidy(now_ms);
             let Found::Live(n) = state.lookup(key, now_ms) else { return Ok(None) };
             let entry = &state.table[n];
@@ -91,7 +95,7 @@ impl Dict {
         exptime_ms: u64,
         flags: u32,
         mode: Mode,
-        now_ms: u64,
+        now: impl Now,
     ) -> Result<Stored, Refused> {
         if key.len() > MAX_KEY_BYTES {
             return Err(Refused::KeyTooLong);
@@ -100,8 +104,10 @@ impl Dict {
             return Err(Refused::NoMemory { forcible: false });
         }
         let key = self.key(key);
-        let timing = Timing { now_ms, for_ms: exptime_ms };
-        self.with(|state| state.set(key, value, timing, flags, mode))
+        self.with(|state| {
+            let timing = state.timing(now, exptime_ms);
+            state.set(key, value, timing, flags, mode)
+        })
     }
 
     /// Whatever it is, a list too.
@@ -123,13 +129,16 @@ impl Dict {
         by: f64,
         init: Option<f64>,
         init_ttl_ms: u64,
-        now_ms: u64,
+        now: impl Now,
     ) -> Result<(f64, bool), IncrError> {
         if key.len() > MAX_KEY_BYTES {
             return Err(IncrError::KeyTooLong);
         }
         let key = self.key(key);
-        self.with(|state| state.incr(key, by, init, Timing { now_ms, for_ms: init_ttl_ms }))
+        self.with(|state| {
+            let timing = state.timing(now, init_ttl_ms);
+            state.incr(key, by, init, timing)
+        })
     }
 
     /// Adds at one end of a list, which is made if there is none; answers its length.
@@ -214,6 +223,15 @@ impl Dict {
             Ok(state) => return state,
             Err(TryLockError::Poisoned(state)) => return state.into_inner(),
             Err(TryLockError::WouldBlock) => {}
+        }
+        let mut pauses = 1;
+        while pauses <= PAUSES {
+            (0..pauses).for_each(|_| std::hint::spin_loop());
+            match self.state.try_lock() {
+                Ok(state) => return state,
+                Err(TryLockError::Poisoned(state)) => return state.into_inner(),
+                Err(TryLockError::WouldBlock) => pauses *= 2,
+            }
         }
         self.waiting.fetch_add(1, Relaxed);
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,8 @@
 //! amount of memory, with the least recently used given up for new ones.
 //!
 //! A [`Dict`] is used through `&self` by all workers; it has one lock. Nothing here reads a clock: `now_ms`
-//! is milliseconds since any fixed moment, the same for all calls.
+//! is milliseconds since any fixed moment, the same for all calls; what is called most takes a function that
+//! reads it as well, and has no use for it as long as nothing has had a time to live.
 //!
 //! Memory is ours, its size is counted by the rules of nginx's page allocator
 //! (`slab.rs`), so that "no memory" and evictions come at the very entry at which they come there.
@@ -26,6 +27,7 @@ mod tests;
 
 pub use dict::Dict;
 pub use snapshot::BadSnapshot;
+pub use state::Now;
 pub use value::{
     IncrError, IsList, Mode, NotList, PushError, Refused, Stored, Value, ValueRef, MAX_KEY_BYTES,
 };

@@ -36,6 +36,25 @@ pub struct State {
     pub epoch: u32,
     /// Lists that are to be dropped without the lock.
     pub trash: Vec<Body>,
+    /// Whether an entry has ever had a time to live. Where none has, nobody needs to know what time it is.
+    is_timed: bool,
+}
+
+/// Milliseconds, known or read where they are needed.
+pub trait Now {
+    fn ms(self) -> u64;
+}
+
+impl Now for u64 {
+    fn ms(self) -> u64 {
+        self
+    }
+}
+
+impl Now for fn() -> u64 {
+    fn ms(self) -> u64 {
+        self()
+    }
 }
 
 impl State {
@@ -44,7 +63,13 @@ impl State {
         // Where these find no room, nothing does.
         slab.alloc(ROOT_BYTES);
         slab.alloc(MESSAGE_BYTES + name_len);
-        State { table: Table::new(), slab, epoch: 0, trash: Vec::new() }
+        State { table: Table::new(), slab, epoch: 0, trash: Vec::new(), is_timed: false }
+    }
+
+    /// What time it is for an operation that makes an entry live so long.
+    pub fn timing(&self, now: impl Now, for_ms: u64) -> Timing {
+        let now_ms = if self.is_timed || for_ms != 0 { now.ms() } else { 0 };
+        Timing { now_ms, for_ms }
     }
 
     pub fn is_expired(&self, n: u32, now_ms: u64) -> bool {
@@ -174,6 +199,7 @@ impl State {
 
     pub fn set_expiry(&mut self, n: u32, timing: Timing) {
         let epoch = self.epoch;
+        self.is_timed |= timing.for_ms != 0;
         let entry = &mut self.table[n];
         (entry.expires_ms, entry.epoch) = (timing.expires_ms(), epoch);
     }

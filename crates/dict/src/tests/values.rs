@@ -25,6 +25,21 @@ fn values_and_flags() {
     assert_eq!(len, Ok(Some((5, 7))));
 }
 
+/// Reading a clock costs as much as the rest of an operation.
+#[test]
+fn nobody_asks_for_the_time_before_something_has_a_time_to_live() {
+    let (never, later): (fn() -> u64, fn() -> u64) = (|| panic!("no need to know"), || NOW + 10);
+    let dict = Dict::new(1 << 20);
+    let read = |now| dict.get_with(b"k", now, |value, _| Value::from(value));
+    assert_eq!(dict.set(b"k", number(1.0), 0, 0, Mode::Set, never), OK);
+    assert_eq!(dict.incr(b"k", 1.0, None, 0, never), Ok((2.0, false)));
+    assert_eq!(read(never), Ok(Some(Value::Number(2.0))));
+    dict.flush_all();
+    assert_eq!(read(never), Ok(None));
+    assert_eq!(dict.set(b"k", number(3.0), 10, 0, Mode::Set, NOW), OK);
+    assert_eq!(read(later), Ok(None));
+}
+
 /// The memory of one as long is used again, whatever its kind.
 #[test]
 fn values_change_kind() {
