@@ -190,3 +190,26 @@ fn json_both_ways() {
 fn compiled_code_sees_what_it_has_asked_for() {
     assert_eq!(start().get("/hot").text(), "1000\n");
 }
+
+/// In one go, and by a function for each: what is found and what is said of it is the same.
+#[test]
+fn replaced_as_openresty_does() {
+    let server = Setup::new(
+        r#"events {} http { default_type text/plain; server { listen 127.0.0.1:%%PORT_0%%; location / { content_by_lua_block {
+        local function show(...) ngx.say(table.concat({ ... }, " ")) end
+        for _, of in ipairs { { "a1b2", [[\d]], "[$0]", "jo" }, { "hello", "l*", "<$0>" }, { "abc", "(?=c)", "-" }, { "", "x*", "y" },
+            { "abc", "(b)|(x)", "$1$2$3$$${1}z", "jo" }, { "aaa", "(?<=a)a", "b" }, { "abc", "x", "y" }, { "\195\188b", ".", "[$0]", "u" } } do
+            show(ngx.re.gsub(unpack(of))) show(ngx.re.sub(unpack(of)))
+        end
+        show(ngx.re.gsub("aa", "a", function(m) return m[0] .. "$0" end))
+        -- Longer than what is done in one go.
+        ngx.say(#ngx.re.gsub(("a"):rep(300), "a", ("x"):rep(100000), "jo"))
+        local _, _, e = ngx.re.gsub("a", "(", "b") ngx.say(e and "an error") } } } }"#,
+    )
+    .start();
+    assert_eq!(
+        server.get("/").text(),
+        "a[1]b[2] 2\na[1]b2 1\n<>h<>e<ll><>o<> 5\n<>hello 1\nab-c 1\nab-c 1\ny 1\ny 1\nab$bzc 1\nab$bzc 1\n\
+         abb 2\naba 1\nabc 0\nabc 0\n[\u{fc}][b] 2\n[\u{fc}]b 1\na$0a$0 2\n30000000\nan error\n"
+    );
+}

@@ -13,6 +13,7 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("re_compile", ANY, compile),
     OpRow::any("re_exec", ANY, exec),
     OpRow::any("re_free", ANY, free),
+    OpRow::any("re_replace", ANY, replace),
 ];
 
 /// Expressions that are not kept and that somebody may go on with.
@@ -132,6 +133,69 @@ fn exec(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             code::PLACES
         }
     }
+}
+
+/// What is longer is put together by the Lua side, whose memory is counted.
+const REPLACED_MAX_BYTES: usize = 16 << 20;
+
+/// A piece of a replacement.
+enum Part<'a> {
+    Text(&'a [u8]),
+    Group(usize),
+}
+
+/// The first of what the Lua side has packed: a byte that says whether it is a group, four for its number or the
+/// length of the text that follows.
+fn part(packed: &[u8]) -> Option<(Part<'_>, &[u8])> {
+    let (is_group, rest) = packed.split_first()?;
+    let (number, rest) = rest.split_first_chunk::<4>()?;
+    let number = u32::from_le_bytes(*number) as usize;
+    if *is_group == 1 {
+        return Some((Part::Group(number), rest));
+    }
+    let (text, rest) = rest.split_at_checked(number)?;
+    Some((Part::Text(text), rest))
+}
+
+/// The subject with what expression `args.i` finds replaced by the parts of `args.b`, once or (`args.x`) everywhere,
+/// and how often that was.
+fn replace(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let mut known = state.vm.compiled.known.borrow_mut();
+    let known = &mut *known;
+    let Some(regex) = known.all.get(&(args.i as u32)) else { return code::OTHERWISE };
+    let (subject, mut copied, mut at) = (args.a, 0, 0);
+    while at <= subject.len() {
+        match regex.exec_at(subject, at, &mut known.captures) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(e) => return answer.fail(e.code.to_string()),
+        }
+        let Some(found) = known.captures.range(0) else { break };
+        answer.x += 1.0;
+        // A look behind may have found what has been copied already.
+        answer.text.extend_from_slice(subject.get(copied..found.start).unwrap_or_default());
+        let mut parts = args.b;
+        while let Some((one, rest)) = part(parts) {
+            answer.text.extend_from_slice(match one {
+                Part::Text(text) => text,
+                Part::Group(group) => known.captures.text(subject, group),
+            });
+            parts = rest;
+        }
+        if answer.text.len() > REPLACED_MAX_BYTES {
+            return code::OTHERWISE;
+        }
+        copied = found.end;
+        at = if found.is_empty() || found.end <= at { found.end.max(at) + 1 } else { found.end };
+        if args.x == 0.0 {
+            break;
+        }
+    }
+    if answer.x == 0.0 {
+        return code::NIL;
+    }
+    answer.text.extend_from_slice(&subject[copied..]);
+    code::TEXT
 }
 
 fn free(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {

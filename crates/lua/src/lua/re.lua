@@ -6,10 +6,12 @@ local out, late = weir.out, weir.out + 1
 local ffi = require "ffi"
 local ffi_cast = ffi.cast
 local error, type, tostring, setmetatable, tonumber = error, type, tostring, setmetatable, tonumber
-local sub, find, format, concat = string.sub, string.find, string.format, table.concat
+local sub, find, format, concat, char = string.sub, string.find, string.format, table.concat, string.char
+local band, rshift, min, ipairs = bit.band, bit.rshift, math.min, ipairs
+local ffi_string = ffi.string
 local pairs_t = ffi.typeof("const uint32_t *")
 
-local OP_COMPILE, OP_EXEC, OP_FREE = op "re_compile", op "re_exec", op "re_free"
+local OP_COMPILE, OP_EXEC, OP_FREE, OP_REPLACE = op "re_compile", op "re_exec", op "re_free", op "re_replace"
 local UNSET = 0xffffffff
 
 local re = {}
@@ -256,6 +258,19 @@ end
 local TEMPLATES_MAX = 1024
 local templates, templates_n = {}, 0
 
+-- As Rust reads them: whether it is a group, and its number, or the length of the text and the text.
+local function packed(parts)
+    local all = {}
+    for i, part in ipairs(parts) do
+        local is_group = type(part) == "number"
+        -- There are no groups beyond those.
+        local n = is_group and min(part, 65536) or #part
+        all[i] = char(is_group and 1 or 0, band(n, 255), band(rshift(n, 8), 255), band(rshift(n, 16), 255), rshift(n, 24))
+            .. (is_group and "" or part)
+    end
+    return concat(all)
+end
+
 local function template_of(replace)
     local parts = templates[replace]
     if parts then
@@ -305,6 +320,7 @@ local function template_of(replace)
     if at <= #replace then
         parts[n + 1] = sub(replace, at)
     end
+    parts.packed = packed(parts)
     if templates_n == TEMPLATES_MAX then
         templates, templates_n = {}, 0
     end
@@ -336,6 +352,23 @@ local function substitute(subject, regex, replace, options, global)
     local compiled, e = begin(regex, options)
     if not compiled then
         return nil, nil, e
+    end
+    if parts then
+        -- In one go, as long as it is of a usual size.
+        local with = parts.packed
+        local code = C(OP_REPLACE, compiled.id, subject, #subject, with, #with, global and 1 or 0, 0)
+        if code == 2 then
+            local whole, count = ffi_string(out.p, out.n), tonumber(out.x)
+            done(compiled)
+            return whole, count
+        elseif code == 0 then
+            done(compiled)
+            return subject, 0
+        elseif code == -1 then
+            local why = why_not()
+            done(compiled)
+            return nil, nil, why
+        end
     end
     local result, n, count, pos, copied = {}, 0, 0, 0, 0
     local length = #subject
