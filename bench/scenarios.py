@@ -67,6 +67,13 @@ def tls(block, **more):
     return Scenario(f'{TLS} {block}'.replace('@PORT@', '@PORT@ ssl'), **more)
 
 
+def lua(location):
+    return f"""lua_shared_dict hits 1m; {UP} upstream picked {{ server 0.0.0.1; keepalive 128; keepalive_requests 1000000000;
+    balancer_by_lua_block {{ local ok, err = require 'ngx.balancer'.set_current_peer('127.0.0.1', @UP@) if not ok then error(err) end }} }}
+    server {{ listen 127.0.0.1:@PORT@; location / {{ {location} }} location /files/ {{ internal; alias @DIR@/html/; }}
+    location /part {{ internal; content_by_lua_block {{ ngx.print('<p>', ngx.var.arg_a, '</p>') }} }} }}"""
+
+
 SAME = {
     'return': Scenario(OK, '/'),
     'static1k': Scenario(FILES, '/1k.html'),
@@ -99,8 +106,34 @@ NAMED = {
     'seen_mixed': Scenario(SEEN, kind='mixed', path='/', many=4000, last=COUNT),
     'seen_fresh': Scenario(SEEN, kind='fresh', path='/', many=4000, last=COUNT),
 }
+# What Lua does in servers: pages and gates, counters, filters, parts, choosing and asking other servers.
+LUA = {
+    'lua_page': Scenario(lua("""content_by_lua_block { local args = ngx.req.get_uri_args() ngx.header.content_type = 'text/plain'
+        ngx.header['X-Request'] = ngx.md5(args.user .. ngx.var.request_uri) ngx.say('user ', args.user, ' of ', ngx.var.host, ' ', ngx.now()) }"""), '/?user=weir&page=2', field='\n'.join(BROWSER)),
+    'lua_gate': Scenario(lua("""access_by_lua_block { local agent = ngx.req.get_headers()['user-agent'] or ''
+        if ngx.re.find(agent, 'sqlmap|nikto', 'ijo') then return ngx.exit(403) end
+        local seen = ngx.shared.hits:incr(ngx.var.remote_addr, 1, 0, 60) if seen > 1e9 then return ngx.exit(429) end
+        ngx.ctx.seen = seen } log_by_lua_block { ngx.shared.hits:set('last', ngx.ctx.seen or 0) } root @DIR@/html;"""), '/1k.html', field='\n'.join(BROWSER)),
+    'lua_filters': Scenario(lua("""root @DIR@/html; header_filter_by_lua_block { ngx.header.content_length = nil ngx.header['X-Seen'] = ngx.status }
+        body_filter_by_lua_block { if ngx.arg[2] then ngx.arg[1] = ngx.arg[1] .. '<!-- end -->' end }"""), '/10k.html'),
+    'lua_choose': Scenario(lua("""set $to ''; rewrite_by_lua_block { if ngx.var.http_x_none then return ngx.exit(404) end ngx.var.to = 'app' ngx.req.set_header('X-From', 'lua') }
+        proxy_pass http://$to; proxy_http_version 1.1; proxy_set_header Connection "";"""), '/ok'),
+    'lua_balancer': Scenario(lua('proxy_pass http://picked; proxy_http_version 1.1; proxy_set_header Connection "";'), '/ok'),
+    'lua_parts': Scenario(lua("""content_by_lua_block { local page, more = ngx.location.capture_multi { { '/files/1k.html' }, { '/part', { args = { a = 1 } } } }
+        ngx.status = page.status ngx.print(more.body, page.body) }"""), '/'),
+    'lua_socket': Scenario(lua("""content_by_lua_block { local sock = ngx.socket.tcp() sock:settimeouts(1000, 1000, 1000)
+        local ok, err = sock:connect('127.0.0.1', @UP@) if not ok then ngx.log(ngx.ERR, err) return ngx.exit(502) end
+        sock:send('GET /ok HTTP/1.1\\r\\nHost: app\\r\\n\\r\\n') local n = 0
+        for line in function() return sock:receive() end do if line == '' then break end
+            local length = ngx.re.match(line, '^content-length: *([0-9]+)', 'ijo') if length then n = tonumber(length[1]) end end
+        ngx.print(sock:receive(n)) sock:setkeepalive(10000, 100) }"""), '/'),
+    'lua_json': Scenario(lua("""content_by_lua_block { ngx.req.read_body() local data = require 'cjson'.decode(ngx.req.get_body_data())
+        data.when = ngx.time() ngx.header.content_type = 'application/json' ngx.print(require 'cjson'.encode(data)) }"""), '/',
+        method='POST', body=b'{"id":17,"name":"weir","tags":["a","b"],"ok":true,"items":[{"n":1,"price":2.5},{"n":2,"price":3}]}', share=.5),
+}
 TRAINED = {
     **SAME,
+    **LUA,
     'browser': Scenario(OK, '/', field='\n'.join(BROWSER)),
     'log': Scenario(f'{LOG} {OK}', '/', field='\n'.join(BROWSER)),
     'close': Scenario(OK, '/', field='Connection: close', each=1, share=.5),
