@@ -28,7 +28,8 @@ fn values_and_flags() {
 /// Reading a clock costs as much as the rest of an operation.
 #[test]
 fn nobody_asks_for_the_time_before_something_has_a_time_to_live() {
-    let (never, later): (fn() -> u64, fn() -> u64) = (|| panic!("no need to know"), || NOW + 10);
+    let never: fn() -> u64 = || panic!("no need to know");
+    let later: fn() -> u64 = || NOW + 10;
     let dict = Dict::new(1 << 20);
     let read = |now| dict.get_with(b"k", now, |value, _| Value::from(value));
     assert_eq!(dict.set(b"k", number(1.0), 0, 0, Mode::Set, never), OK);
