@@ -46,6 +46,29 @@ fn code_that_runs_too_long_is_ended() {
     server.expect_error("aborted: runtime error: content_by_lua(nginx.conf:5):1: it has run for longer than lua_max_run_time without waiting");
 }
 
+/// A session ends with 500 in its log.
+#[test]
+fn code_of_sessions_is_ended_too() {
+    let server = Setup::new(
+        r#"events {} error_log %%DIR%%/error.log notice; stream { log_format status $status; access_log %%DIR%%/stream.log status;
+        lua_max_run_time 100ms end;
+        server { listen 127.0.0.1:%%PORT_0%%; content_by_lua_block { while true do pcall(error) end } }
+        server { listen 127.0.0.1:%%PORT_1%%; preread_by_lua_block { local n = 0 while true do n = n + 1 end } return text; }
+        server { listen 127.0.0.1:%%PORT_2%%; content_by_lua_block { ngx.say("idle") } } }"#,
+    )
+    .start();
+    for port in [0, 1] {
+        assert_eq!(server.on(port).connect().read_to_end(), b"");
+        assert_eq!(server.on(2).connect().read_to_end(), b"idle\n");
+    }
+    server.expect_error("longer than lua_max_run_time (100 ms), and is ended\nstack traceback:\n\tpreread_by_lua(nginx.conf:");
+    assert!(
+        wait_for(|| server.read("stream.log") == "500\n200\n500\n200\n", AT_LAST),
+        "{}",
+        server.read("stream.log")
+    );
+}
+
 /// What has begun to be sent is cut off.
 #[test]
 fn filters_and_timers_are_ended_too() {

@@ -172,3 +172,35 @@ fn timers_that_are_one_too_many_are_forgotten() {
     server.expect_error("lua_max_running_timers are not enough");
     expect_soon("four are gone", || server.get("/left").text() == "1\n");
 }
+
+/// How calls end that nobody makes twice, where code may look at it.
+#[test]
+fn what_is_refused_is_told_as_openresty_does() {
+    let server = start(
+        "lua_shared_dict d 1m;",
+        r##"location /missing { return 404; } location /moved { return 302 /x; }
+        location / { content_by_lua_block {
+            local function show(...) for i = 1, select("#", ...) do ngx.print(i > 1 and " | " or "", tostring((select(i, ...)))) end ngx.say("") end
+            local sock, sem, dict = ngx.socket.tcp(), require "ngx.semaphore".new(0), ngx.shared.d
+            show(pcall(sock.settimeout, sock)) show(pcall(sock.settimeouts, sock, 1))
+            show(pcall(sock.setkeepalive, sock, "x")) show(sock:receiveany(10))
+            show(sem:wait(0.001)) show(sem:wait(0))
+            show(pcall(require "ffi".cdef, "nonsense")) show(pcall(function() require "ffi".cdef("nonsense") end))
+            show(pcall(function() dict:set("a", 1, -1) end)) dict:set("a", 1) show(dict:expire("a", -1)) show(dict:ttl("a"))
+            local due = false show(ngx.timer.at(-1, function() due = true end)) ngx.sleep(0.01) show(due)
+            for _, path in ipairs { "/missing", "/moved" } do
+                local part = ngx.location.capture(path) show(part.status, part.header["Content-Type"], part.header.Location)
+            end } }"##,
+    );
+    assert_eq!(
+        server.get("/").text().replace("content_by_lua(nginx.conf:3):", "at "),
+        "false | ngx.socket settimeout: expecting 2 arguments (including the object) but seen 1\n\
+         false | ngx.socket settimeouts: expecting 4 arguments (including the object) but seen 2\n\
+         false | bad argument #2 to '?' (number expected, got string)\nnil | closed\n\
+         false | timeout\nnil | timeout\n\
+         false | declaration specifier expected near 'nonsense'\n\
+         false | at 7: declaration specifier expected near 'nonsense'\n\
+         false | at 8: bad \"exptime\" argument\ntrue\n0\n1\ntrue\n\
+         404 | text/plain | nil\n302 | text/plain | /x\n"
+    );
+}

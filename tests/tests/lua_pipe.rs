@@ -56,7 +56,7 @@ fn programs_are_talked_to_and_waited_for() {
     );
     assert_eq!(
         server.get("/cat").text(),
-        "1000003 2 true nilclosed\n1000005\ntrueexit0\nnilexitednil\nnilexited\nnilclosednil\nnilclosed\n"
+        "1000003 2 true nilclosed\n1000005\ntrueexit0\nnilexited\nnilexited\nnilclosednil\nnilclosed\n"
     );
     assert_eq!(
         server.get("/sh").text(),
@@ -68,7 +68,7 @@ fn programs_are_talked_to_and_waited_for() {
     );
     assert_eq!(
         server.get("/full").text(),
-        "niltimeout\nnilpipe busy readingnil\ntrue\nnilaborted\nnilpipe busy waitingnil\nfalsesignal9\n"
+        "niltimeout\nnilpipe busy readingnil\ntrue\nnilaborted\nnilpipe busy waiting\nfalsesignal9\n"
     );
     assert_eq!(server.get("/none").text(), "|nilclosed\nnilexited\nfalseexit1\n");
     server.expect_error("execvp() failed while executing no-such-program (2: No such file");

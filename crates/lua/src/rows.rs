@@ -445,7 +445,7 @@ fn prepare(cf: &mut Cf) -> ConfResult {
 
 fn start(gen: &Arc<Generation>, http: &HttpConf) {
     if http.main.get::<LuaMain>().is_used {
-        watch::begin(gen, http);
+        watch::begin(gen, http.locations.iter().map(|loc| loc.slots.get::<LuaLoc>()));
     }
 }
 

@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::Duration;
 use weir_core::generation::Generation;
 use weir_core::logger::LogLevel;
-use weir_http::generation::HttpConf;
 use weir_runtime::clock;
 use weir_runtime::interrupt::Thread;
 
@@ -232,10 +231,9 @@ fn limit_of(state: &State<'_>) -> RunTime {
     state.setting(|conf| *conf.max_run_time).unwrap_or_default()
 }
 
-/// Watches code of that configuration.
-pub(crate) fn begin(gen: &Arc<Generation>, http: &HttpConf) {
-    let times = http.locations.iter().map(|loc| loc.slots.get::<LuaLoc>().max_run_time.ms);
-    let times = times.filter(|ms| *ms > 0);
+/// Watches code of that configuration, for the least of the times that its places have.
+pub(crate) fn begin<'a>(gen: &Arc<Generation>, places: impl Iterator<Item = &'a LuaLoc>) {
+    let times = places.map(|loc| loc.max_run_time.ms).filter(|ms| *ms > 0);
     let Some(least_ms) = times.min() else { return };
     *LOGS.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(gen);
     LEAST_MS.fetch_min(least_ms, Ordering::Relaxed);

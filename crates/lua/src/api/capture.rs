@@ -11,7 +11,7 @@ use weir_core::variables::Named;
 use weir_core::Session;
 use weir_http::body::RequestBody;
 use weir_http::subrequest::{self, Begun};
-use weir_http::Request;
+use weir_http::{special, Request};
 use weir_wire::http1::request::Method;
 use weir_wire::http1::uri::unsafe_uri;
 
@@ -207,6 +207,10 @@ fn answered(
     let is_broken = !ok || part.is_broken_part();
     if status == 0 {
         status = if is_broken { 500 } else { 200 };
+    }
+    if is_broken && body.is_empty() {
+        // A page of an error that has not been made would have had one.
+        special::set_content_type(&mut part);
     }
     let mut list = answer.list();
     list.number(f64::from(status)).boolean(is_broken).text(&body).table();

@@ -632,6 +632,8 @@ impl Sock {
             () if self.reading => Err("socket busy reading"),
             () if self.writing => Err("socket busy writing"),
             () if self.is_cut => Err("closed"),
+            // Code has read all that there was, and its end.
+            () if self.ended.is_some() && self.rest().is_empty() => Err("closed"),
             () if self.at < self.buf.len() => Err("unread data in buffer"),
             () => {
                 let line = self.channel.take().ok_or("closed")?;

@@ -92,14 +92,15 @@ local function store(n, mode, key, value, exptime, flags)
     end
     if exptime ~= nil then
         exptime = tonumber(exptime)
+        -- Who has called this has called it last, and is no level any more.
         if not exptime or exptime < 0 then
-            error('bad "exptime" argument', 3)
+            error('bad "exptime" argument', 2)
         end
     end
     if flags ~= nil then
         flags = tonumber(flags)
         if not flags then
-            error('bad "flags" argument', 3)
+            error('bad "flags" argument', 2)
         end
     end
     local code = OTHERWISE
@@ -273,7 +274,7 @@ function Dict.expire(dict, key, exptime)
         error('bad "exptime" argument', 2)
     end
     exptime = tonumber(exptime)
-    if not exptime or exptime < 0 then
+    if not exptime then
         error('bad "exptime" argument', 2)
     end
     local e

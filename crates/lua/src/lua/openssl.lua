@@ -4,7 +4,7 @@
 local weir = ...
 local ffi = require "ffi"
 local cdef, load, C = ffi.cdef, ffi.load, ffi.C
-local pcall, type, tostring, ipairs = pcall, type, tostring, ipairs
+local error, pcall, type, tostring, ipairs = error, pcall, type, tostring, ipairs
 local gmatch, match, find, concat = string.gmatch, string.match, string.find, table.concat
 
 -- What their names begin with.
@@ -65,7 +65,11 @@ end
 local is_told = false
 
 function ffi.cdef(text, ...)
-    cdef(text, ...)
+    -- Errors are of the place that declares.
+    local ok, e = pcall(cdef, text, ...)
+    if not ok then
+        error(e, 2)
+    end
     local name = not libraries and not is_told and type(text) == "string" and declared(text)
     if not name or has(name) or find_libraries() then
         return

@@ -113,6 +113,9 @@ end
 
 function P.wait(proc)
     local ok, reason, status = wait(own(proc), nil, nil, nil, proc.wait_timeout)
+    if status == nil and reason ~= "timeout" then
+        return ok, reason
+    end
     return ok, reason, status
 end
 

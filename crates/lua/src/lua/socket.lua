@@ -315,7 +315,10 @@ function Tcp.receiveany(sock, max)
     if text then
         return text
     end
-    return nil, e
+    if partial == nil then
+        return nil, e
+    end
+    return nil, e, partial
 end
 
 function Tcp.receiveuntil(sock, pattern, options)
@@ -395,8 +398,12 @@ function Tcp.shutdown(sock, how)
     return ask(OP_SHUTDOWN, id)
 end
 
-function Tcp.settimeout(sock, ms)
+function Tcp.settimeout(sock, ...)
     own(sock, "settimeout")
+    if select("#", ...) ~= 1 then
+        error("ngx.socket settimeout: expecting 2 arguments (including the object) but seen " .. select("#", ...) + 1, 2)
+    end
+    local ms = ...
     local n = tonumber(ms) or 0
     if n < 0 or n > 2147483647 then
         error("bad timeout value", 2)
@@ -411,8 +418,12 @@ function Tcp.settimeout(sock, ms)
     raw(OP_TIMEOUTS, sock.id, "read", nil, n)
 end
 
-function Tcp.settimeouts(sock, connect, send, receive)
+function Tcp.settimeouts(sock, ...)
     own(sock, "settimeouts")
+    if select("#", ...) ~= 3 then
+        error("ngx.socket settimeouts: expecting 4 arguments (including the object) but seen " .. select("#", ...) + 1, 2)
+    end
+    local connect, send, receive = ...
     for name, ms in pairs { connect = connect or 0, send = send or 0, read = receive or 0 } do
         if ms < 0 or ms > 2147483647 then
             error("bad timeout value", 2)
@@ -427,15 +438,15 @@ end
 
 function Tcp.setkeepalive(sock, timeout, size)
     local id = type(sock) == "table" and sock.id or bad(sock, "setkeepalive", 2)
+    local ms = timeout == nil and sock.keep or tonumber(timeout)
+    if not ms then
+        error("bad argument #2 to '?' (number expected, got " .. type(timeout) .. ")", 2)
+    end
     if sock.connecting and is_connecting(sock) then
         return nil, "socket busy connecting"
     end
     if not sock.connected then
         return nil, "closed"
-    end
-    local ms = tonumber(timeout) or sock.keep
-    if ms < 0 then
-        error("bad argument #1 to 'setkeepalive' (bad \"timeout\" argument)", 2)
     end
     local most = sock.pool_size or tonumber(size) or sock.size
     if most <= 0 then

@@ -6,7 +6,7 @@ local ask = weir.ask
 local ffi = require "ffi"
 pcall(ffi.cdef, "int getpid(void);")
 local error, type, setmetatable, getmetatable, select = error, type, setmetatable, getmetatable, select
-local tonumber, unpack = tonumber, unpack
+local tonumber, unpack, max = tonumber, unpack, math.max
 
 local OP_TIMER, OP_COUNT, OP_ENDING, OP_PATHS = op "timer", op "timer_count", op "is_ending", op "paths"
 
@@ -37,9 +37,6 @@ local function arguments(name, delay, f)
         end
         delay = n
     end
-    if delay < 0 then
-        error("delay cannot be negative", 3)
-    end
     if type(f) ~= "function" then
         error("bad argument #2 to '" .. name .. "' (function expected, got " .. (f == nil and "nil" or type(f)) .. ")", 3)
     end
@@ -47,7 +44,8 @@ local function arguments(name, delay, f)
 end
 
 function timer.at(delay, f, ...)
-    delay = arguments("at", delay, f)
+    -- As OpenResty has it, what is overdue is due.
+    delay = max(arguments("at", delay, f), 0)
     local code = begin(0, delay, f, select("#", ...), ...)
     if code == -1 then
         return nil, weir.text()
@@ -60,6 +58,8 @@ function timer.every(delay, f, ...)
     delay = arguments("every", delay, f)
     if delay == 0 then
         error("delay cannot be zero", 2)
+    elseif delay < 0 then
+        error("delay cannot be negative", 2)
     end
     local n, args = select("#", ...), { ... }
     local function again(is_early)
@@ -135,7 +135,15 @@ package.preload["ngx.semaphore"] = function()
         if timeout < 0 then
             error("no negative number", 2)
         end
-        return wait(id, nil, nil, timeout)
+        local ok, e = wait(id, nil, nil, timeout)
+        if e == "timeout" and timeout >= 0.001 then
+            -- It has waited.
+            return false, e
+        end
+        if e == nil then
+            return ok
+        end
+        return ok, e
     end
 
     function M.post(sem, n)

@@ -6,11 +6,14 @@ use crate::code;
 use crate::conf::{LuaLoc, LuaMain};
 use crate::rows::{build_main, build_site, by_lua, put, put_main, row, SETTINGS};
 use crate::ssl::{self, handshake_by_lua, LuaSrv};
+use crate::watch;
+use std::sync::Arc;
+use weir_core::generation::Generation;
 use weir_core::registry::target;
 use weir_module::{
     first, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, RowBody, SlotVtable,
 };
-use weir_stream::{Build, Session, StreamModule, StreamSrv};
+use weir_stream::{Build, Session, StreamConf, StreamModule, StreamSrv};
 use weir_upstream::{Outgoing, Secures, SslRows};
 
 const SS: Context = Context::SS;
@@ -124,6 +127,7 @@ static OWN: &[Row] = &[
     same("lua_socket_buffer_size", SS),
     same("lua_socket_log_errors", SS),
     same("lua_log_blocking_calls", SS),
+    same("lua_max_run_time", SS),
     same("lua_capture_error_log", STREAM),
     same("lua_malloc_trim", STREAM),
     same("lua_load_resty_core", STREAM),
@@ -200,12 +204,19 @@ fn build(b: &mut Build<'_>) -> ConfResult {
     Ok(())
 }
 
+fn start(gen: &Arc<Generation>, stream: &StreamConf) {
+    if stream.main.get::<LuaMain>().is_used {
+        watch::begin(gen, stream.bases().map(|base| base.conf::<LuaLoc>()));
+    }
+}
+
 /// OpenResty's Lua for `stream`: its log runs before lines of logs are written.
 pub const MODULE: StreamModule = StreamModule {
     rows: &TABLE,
     slots: &[SlotVtable::of::<LuaMain>(), SlotVtable::of::<LuaLoc>(), SlotVtable::of::<LuaSrv>()],
     phases: LOGS,
     prereader: Some(FIRST),
+    start: Some(start),
     serves: Some(super::serves),
     ..StreamModule::EMPTY
 };
