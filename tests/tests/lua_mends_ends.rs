@@ -131,3 +131,56 @@ fn the_log_says_what_there_was() {
     assert_eq!(text, "nilconnection refused\n");
     server.expect_error("recv() failed (111: Connection refused)");
 }
+
+/// `exit_worker_by_lua` runs behind all that the worker has had to do: at a reload for the configuration that is not used
+/// any more, at an end behind requests that are being answered.
+#[test]
+fn a_worker_leaves_behind_its_last_request() {
+    let mut server = Setup::new(
+        r#"events {} error_log %%DIR%%/error.log notice; http { default_type text/plain; lua_check_client_abort on; init_worker_by_lua_block { name = "VERSION" }
+        exit_worker_by_lua_block { ngx.log(ngx.NOTICE, "left: ", name) }
+        server { listen 127.0.0.1:%%PORT_0%%;
+        location /name { content_by_lua_block { ngx.say(name) } }
+        location /hold { content_by_lua_block { ngx.timer.at(60, function(early) ngx.log(ngx.NOTICE, "timer: ", name, " ", early) end)
+            ngx.say("held") ngx.flush(true) held = require "ngx.semaphore".new(0) held:wait(60) ngx.say("done") }
+            log_by_lua_block { ngx.log(ngx.NOTICE, "logged: ", name) } } } }"#,
+    )
+    .start();
+    let told = |server: &Server, what: &str| {
+        let log = server.error_log();
+        log.lines().filter(|line| line.contains(what)).count()
+    };
+    let hold = |server: &Server| {
+        let mut client = server.connect();
+        client.send(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.read_until(b"held\n");
+        client
+    };
+    let client = hold(&server);
+    let conf = server.read("nginx.conf").replace("VERSION", "second");
+    server.write("nginx.conf", conf);
+    server.signal(Signal::Hup);
+    expect_soon("the new one serves", || server.get("/name").text() == "second\n");
+    expect_soon("timers come", || told(&server, "timer: VERSION true") == 1);
+    assert_eq!(told(&server, "left: "), 0, "a request is there yet");
+    drop(client);
+    expect_soon("the old one has gone", || told(&server, "left: VERSION") == 1);
+    let client = hold(&server);
+    server.signal(Signal::Quit);
+    expect_soon("it ends", || told(&server, "timer: second true") == 1);
+    assert_eq!(told(&server, "left: second"), 0);
+    drop(client);
+    assert_eq!(server.wait_exit(), Some(0));
+    let log = server.error_log();
+    let last = log.lines().filter(|line| line.contains("left: ") || line.contains("logged: "));
+    let last: Vec<_> = last.filter_map(|line| line.split("1: ").nth(1)).collect();
+    assert_eq!(last.len(), 4, "{log}");
+    assert!(
+        last[0].starts_with("logged: VERSION") && last[1].starts_with("left: VERSION"),
+        "{last:?}"
+    );
+    assert!(
+        last[2].starts_with("logged: second") && last[3].starts_with("left: second"),
+        "{last:?}"
+    );
+}

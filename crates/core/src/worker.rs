@@ -31,11 +31,14 @@ pub struct AtWorker {
     pub spare: Option<fn(&Worker) -> bool>,
     /// It is to end, and finishes what it has.
     pub ends: Option<fn(&Worker)>,
+    /// It has finished, or is told not to: nothing runs in it any more.
+    pub over: Option<fn(&Worker)>,
 }
 
 impl AtWorker {
     /// Nothing.
-    pub const NOTHING: AtWorker = AtWorker { begins: None, quiet: None, spare: None, ends: None };
+    pub const NOTHING: AtWorker =
+        AtWorker { begins: None, quiet: None, spare: None, ends: None, over: None };
 }
 
 /// What the connections of one worker share. It never leaves its thread.

@@ -248,21 +248,18 @@ pub(crate) fn begin_worker(worker: &Rc<Worker>, block: Block) {
     captured::begin(of, number, capture.map(|bytes| *bytes as usize));
     let Some(main) = main_of(&gen.shared, block).filter(|main| main.is_used) else { return };
     let vm = Vm::of(worker, &gen.shared, block);
+    vm.serves(&gen);
     if let Some(code) = main.init_worker {
         Run::new(&vm, context::INIT_WORKER).begin(Who::Nobody, code);
     }
 }
 
-fn end_worker(worker: &Worker) {
-    Vm::end_all(worker);
-    let gen = worker.generation();
-    for block in [Block::Http, Block::Stream] {
-        let main = main_of(&gen.shared, block).filter(|main| main.is_used);
-        let Some(code) = main.and_then(|main| main.exit_worker) else { continue };
-        if let Some(vm) = Vm::known(worker, gen.shared.number, block) {
-            Run::new(&vm, context::EXIT_WORKER).begin(Who::Nobody, code);
-        }
+/// `exit_worker_by_lua`: nobody works by that state any more, and nobody will.
+pub(crate) fn leave(vm: &Rc<Vm>) {
+    if let Some(code) = vm.main().and_then(|main| main.exit_worker) {
+        Run::new(vm, context::EXIT_WORKER).begin(Who::Nobody, code);
     }
 }
 
-pub(crate) const AT_WORKER: AtWorker = AtWorker { ends: Some(end_worker), ..AtWorker::NOTHING };
+pub(crate) const AT_WORKER: AtWorker =
+    AtWorker { ends: Some(Vm::end_all), over: Some(Vm::leave_all), ..AtWorker::NOTHING };

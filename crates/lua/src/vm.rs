@@ -16,13 +16,14 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use weir_core::generation::Generation;
+use weir_core::generation::WorkerGen;
 use weir_core::logger::LogLevel;
 use weir_core::session::Part as _;
 use weir_core::{Session as _, Worker};
 use weir_dict::Dict;
 use weir_http::generation::HttpConf;
 use weir_http::Request;
-use weir_runtime::clock;
+use weir_runtime::{clock, event_loop, timer};
 use weir_stream::{Session, StreamConf};
 
 /// A state of Lua's, and what goes with it.
@@ -62,6 +63,8 @@ pub(crate) struct Vm {
     pub running_timers: Cell<usize>,
     /// The worker has a newer configuration, or ends.
     pub is_ending: Cell<bool>,
+    /// The generation that its worker has begun it for, as long as somebody works by that.
+    served: RefCell<Weak<WorkerGen>>,
     pub timers: RefCell<Vec<Rc<Told>>>,
 }
 
@@ -69,11 +72,25 @@ pub(crate) struct Vm {
 #[derive(Default)]
 struct Vms(RefCell<Vec<Rc<Vm>>>, RefCell<Vec<Weak<Vm>>>);
 
+impl Vms {
+    /// A worker's state, not one of a request's, goes.
+    fn leave(&self, vm: &Rc<Vm>) {
+        let is_there = self.0.borrow().iter().any(|known| Rc::ptr_eq(known, vm));
+        if is_there {
+            crate::phases::leave(vm);
+            self.0.borrow_mut().retain(|known| !Rc::ptr_eq(known, vm));
+        }
+    }
+}
+
 /// A state of one request, where code is not kept.
 struct Own(Rc<Vm>);
 
 /// A state that is out of memory is not begun anew more often than this.
 const SPENT_MS: u64 = 3000;
+
+/// Whether somebody still works by an older configuration is looked at so soon, and less and less often.
+const LOOK_MS: std::ops::RangeInclusive<u64> = 20..=5000;
 
 /// The text that a state begins with.
 const PRELUDE: &str = include_str!("lua/prelude.lua");
@@ -181,6 +198,7 @@ impl Vm {
             pending_timers: Cell::new(0),
             running_timers: Cell::new(0),
             is_ending: Cell::new(false),
+            served: RefCell::default(),
             timers: RefCell::default(),
         })
     }
@@ -212,11 +230,39 @@ impl Vm {
         let vms = worker.local::<Vms>();
         let mut all: Vec<Rc<Vm>> = vms.0.borrow().iter().map(Rc::clone).collect();
         all.extend(vms.1.borrow().iter().filter_map(Weak::upgrade));
-        for vm in all.iter().filter(|vm| Some(vm.gen.number) != number) {
+        for vm in all.iter().filter(|vm| Some(vm.gen.number) != number && !vm.is_ending.get()) {
             vm.end();
+            let (vms, vm) = (Rc::clone(&vms), Rc::downgrade(vm));
+            event_loop::spawn(async move {
+                let mut wait_ms = *LOOK_MS.start();
+                while vm.upgrade().is_some_and(|vm| vm.is_in_use()) {
+                    timer::sleep_ms(wait_ms).await;
+                    wait_ms = (wait_ms * 2).min(*LOOK_MS.end());
+                }
+                if let Some(vm) = vm.upgrade() {
+                    vms.leave(&vm);
+                }
+            });
         }
-        drop(all);
-        vms.0.borrow_mut().retain(|vm| Some(vm.gen.number) == number || Rc::strong_count(vm) > 1);
+    }
+
+    /// It is what its worker begins to serve by.
+    pub(crate) fn serves(&self, gen: &Rc<WorkerGen>) {
+        self.served.replace(Rc::downgrade(gen));
+    }
+
+    /// By a request, a timer, or a connection that may have a request of its generation yet.
+    fn is_in_use(self: &Rc<Vm>) -> bool {
+        // The worker's list has it, and who asks.
+        const OTHERS: usize = 2;
+        Rc::strong_count(self) > OTHERS || self.served.borrow().strong_count() > 0
+    }
+
+    /// The worker is over.
+    pub(crate) fn leave_all(worker: &Worker) {
+        let vms = worker.local::<Vms>();
+        let all: Vec<Rc<Vm>> = vms.0.borrow().iter().map(Rc::clone).collect();
+        all.iter().for_each(|vm| vms.leave(vm));
     }
 
     /// The configuration of the block.

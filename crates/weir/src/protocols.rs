@@ -150,3 +150,8 @@ pub fn spare(worker: &Worker) -> bool {
 pub fn end(worker: &Worker) {
     at_workers().filter_map(|at| at.ends).for_each(|ends| ends(worker));
 }
+
+/// A worker has ended.
+pub fn over(worker: &Worker) {
+    at_workers().filter_map(|at| at.over).for_each(|over| over(worker));
+}

@@ -327,6 +327,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
             Command::Stop => break,
         }
     }
+    protocols::over(&state.worker);
     state.worker.flush();
 }
 
@@ -446,10 +447,11 @@ impl State {
     fn retire(self: &Rc<Self>, old: Rc<WorkerGen>) {
         let timeout_ms = &old.shared.global.get::<Global>().worker_shutdown_timeout;
         let Some(ms) = timeout_ms.as_option().copied() else { return };
-        let state = Rc::downgrade(self);
+        let (state, old) = (Rc::downgrade(self), Rc::downgrade(&old));
         spawn(async move {
             timer::sleep_ms(ms).await;
-            let Some(state) = state.upgrade() else { return };
+            // It is not kept for this.
+            let (Some(state), Some(old)) = (state.upgrade(), old.upgrade()) else { return };
             for conn in state.connections.borrow().iter() {
                 if conn.works_by(&old) {
                     conn.cut();
