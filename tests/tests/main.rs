@@ -143,6 +143,7 @@ mod lua_mends;
 mod lua_mends_ends;
 mod lua_mends_sockets;
 mod lua_modules;
+mod lua_moved;
 mod lua_over_upgrade;
 mod lua_phases;
 mod lua_pipe;

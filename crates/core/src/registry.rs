@@ -1,7 +1,7 @@
 //! Variables at load time: their names, their numbers, what defines them.
 
 use crate::session::Session;
-use crate::variables::{Getter, Named, VarArg, VarDef, Variable};
+use crate::variables::{Getter, Named, Setter, VarArg, VarDef, Variable};
 use foldhash::{HashMap, HashMapExt as _};
 use std::sync::Arc;
 use weir_module::{ArgsExt, Cf, Diagnostic, Directive};
@@ -142,6 +142,11 @@ impl<S> VarRegistry<S> {
             Some(v) => v.set.is_some() || v.weak && self.numbers.contains_key(name),
             None => self.numbers.contains_key(name),
         }
+    }
+
+    /// What takes a value for a variable that no number is known of.
+    pub fn setter(&self, name: &[u8]) -> Option<Setter<S>> {
+        self.fixed.get(name).and_then(|v| v.set)
     }
 
     /// The prefix variable that a name belongs to.

@@ -22,6 +22,10 @@ async fn send_continue(r: &mut Request) -> Result<(), BodyError> {
     if !std::mem::take(&mut r.body.expect_continue) {
         return Ok(());
     }
+    if r.flags.header_sent {
+        // It would stand in the middle of the answer.
+        return Ok(());
+    }
     answer::send_continue(r);
     let timeout = *r.loc().core.send_timeout;
     r.to_client().drain(0, 0, timeout).await.map_err(|_| BodyError::Closed)

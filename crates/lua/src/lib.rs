@@ -33,7 +33,7 @@ pub use api::process::has_master;
 pub use filters::FILTERS;
 pub use proxy_ssl::{MODULE as PROXY_SSL, STREAM as STREAM_PROXY_SSL};
 pub use rows::dicts;
-pub use rows::{FIRST, LAST, MODULE};
+pub use rows::{FIRST, LAST, LOGS, MODULE};
 pub use ssl::MODULE as SSL;
 pub use stream::rows::{MODULE as STREAM, POSTPONED as STREAM_POSTPONED};
 pub use vm::attempt_init;

@@ -56,6 +56,9 @@ const fn first_in<const CONTEXT: u32>(phase: Phase) -> PhaseHandler {
     PhaseHandler { phase, handler: handler::<CONTEXT>, active: is_active::<CONTEXT, true> }
 }
 
+/// Before lines of logs are written.
+pub(crate) const LOGS: &[PhaseHandler] = &[in_phase::<{ context::LOG }>(Phase::Log)];
+
 /// Behind what looks for files.
 pub(crate) const LAST: &[PhaseHandler] = &[in_phase::<{ context::PRECONTENT }>(Phase::Precontent)];
 
@@ -71,7 +74,6 @@ pub(crate) const PHASES: &[PhaseHandler] = &[
     in_phase::<{ context::REWRITE }>(Phase::Rewrite),
     in_phase::<{ context::ACCESS }>(Phase::Access),
     in_phase::<{ context::CONTENT }>(Phase::Content),
-    in_phase::<{ context::LOG }>(Phase::Log),
     crate::trim::PHASE,
 ];
 
@@ -144,6 +146,7 @@ fn apart<const CONTEXT: u32>(r: &mut Request) -> LocalFuture<'_, Flow> {
 fn finish(r: &mut Request, mut run: Run) -> Flow {
     let context = run.context;
     if raw::is_taken(r) {
+        raw::count(r, !matches!(run.outcome, Outcome::Failed));
         return Flow::Close;
     }
     if let Some(status) = crate::filters::wanted_status(r) {
@@ -185,10 +188,12 @@ fn exited(r: &mut Request, context: u32, code: i32) -> Flow {
         // Other handlers of the phase are to judge.
         -5 => Flow::Declined,
         i32::MIN..0 => Flow::Close,
+        // The client is not told that this was all.
+        408 | 444 | 499 if output::has_begun(r) => Flow::Close,
         1..=999 if output::has_begun(r) => output::end(r),
         // No answer ends with these.
-        100..=199 => Flow::Close,
-        1..=999 => Flow::Status(code as u16),
+        1..=199 => Flow::Close,
+        200..=999 => Flow::Status(code as u16),
         _ => Flow::Status(500),
     }
 }

@@ -456,6 +456,9 @@ fn serves(worker: &Rc<Worker>, _: usize) {
 /// Code that runs before the modules of its phase.
 pub const FIRST: HttpModule = HttpModule { phases: phases::FIRST, ..HttpModule::EMPTY };
 
+/// Code of the log runs before all lines are written: variables that it sets are in them.
+pub const LOGS: HttpModule = HttpModule { phases: phases::LOGS, ..HttpModule::EMPTY };
+
 /// Code that runs behind the other modules of its phase.
 pub const LAST: HttpModule = HttpModule { phases: phases::LAST, ..HttpModule::EMPTY };
 

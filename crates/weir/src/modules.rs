@@ -36,6 +36,7 @@ pub const MODULES: &[&HttpModule] = &[
     &request_time::MODULE,
     &upstream_times::MODULE,
     &weir_backend::SESSION_STICKY,
+    &weir_lua::LOGS,
     &log::MODULE,
     &weir_ship::MODULE,
     &weir_ship::OTEL,

@@ -18,14 +18,28 @@ pub(crate) fn send_header(r: &mut Request) {
     choose_framing(r);
     // Not before: while it is waited for an answer, others have the memory.
     r.conn().take_queue();
-    if r.flags.discard_body && r.body.awaits_continue() {
-        // The body is thrown away, but the client may only send it when told to.
-        r.body.expect_continue = false;
-        send_continue(r);
+    if r.body.expect_continue {
+        with_body_to_come(r);
     }
     let added = r.conn().out.borrow_mut().write(|text| write_header(r, text));
     r.header_size = added;
     r.sent += added;
+}
+
+/// The client has a body that it has not sent.
+#[cold]
+fn with_body_to_come(r: &mut Request) {
+    if !r.body.awaits_continue() {
+        return;
+    }
+    if r.flags.discard_body {
+        // It is thrown away, but may only be sent when the client is told to.
+        r.body.expect_continue = false;
+        send_continue(r);
+    } else {
+        // Whether it comes behind the answer nobody knows, nor where the next request begins.
+        r.flags.keepalive = false;
+    }
 }
 
 /// Counts as sent, and as part of the body, as in nginx.

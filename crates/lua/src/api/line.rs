@@ -30,6 +30,13 @@ impl Line {
             conn.bytes_in.set(conn.bytes_in.get() + bytes as u64);
         }
     }
+
+    /// So many were written past the connection's queue.
+    pub(crate) fn count_sent(&self, bytes: usize) {
+        if let Line::Client(conn) = self {
+            conn.bytes_out.set(conn.bytes_out.get() + bytes as u64);
+        }
+    }
 }
 
 impl Deref for Line {

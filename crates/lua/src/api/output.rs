@@ -118,14 +118,11 @@ fn refusal(r: &mut Request) -> Option<&'static str> {
     if let Some(why) = super::raw::refusal(r) {
         return Some(why);
     }
-    let is_ended = r.ctx::<Put>().is_some_and(|put| put.ended);
-    if is_ended {
-        return Some("seen eof");
+    if r.flags.header_only && r.flags.header_sent {
+        return Some("header only");
     }
-    (r.flags.header_only
-        && r.flags.header_sent
-        && r.method != weir_wire::http1::request::Method::Head)
-        .then_some("header only")
+    let is_ended = r.ctx::<Put>().is_some_and(|put| put.ended);
+    is_ended.then_some("seen eof")
 }
 
 fn print(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
@@ -194,8 +191,11 @@ fn flush(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
 
 fn eof(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
-    if let Some(why) = refusal(r) {
-        return answer.fail(why);
+    match refusal(r) {
+        // There is nothing behind the header.
+        Some("header only") => return answer.fail("seen eof"),
+        Some(why) => return answer.fail(why),
+        None => {}
     }
     match end(r) {
         Flow::Ok => {
@@ -222,6 +222,15 @@ fn status(r: &mut Request, _: &Args<'_>, answer: &mut Answer) -> i32 {
     answer.number(f64::from(status))
 }
 
+/// The line of the status has three digits (RFC 9112, section 4).
+fn is_bad_status(r: &Request, status: i32) -> bool {
+    let is_bad = !(100..=999).contains(&status);
+    if is_bad {
+        r.log(weir_core::logger::LogLevel::Error, &format!("invalid HTTP status code {status}"));
+    }
+    is_bad
+}
+
 fn set_status(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     let (is_body, is_header) =
         (state.run.context == context::BODY, state.run.context == context::HEADER);
@@ -230,6 +239,9 @@ fn set_status(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     if is_out || is_body {
         let text = "attempt to set ngx.status after sending out response headers";
         r.log(weir_core::logger::LogLevel::Error, text);
+        return code::TRUE;
+    }
+    if is_bad_status(r, args.i) {
         return code::TRUE;
     }
     r.set_status(args.i as u16);
@@ -245,6 +257,9 @@ fn set_status_line(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) 
     let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
     if !is_header && has_begun(r) {
         return answer.fail("attempt to set status after sending out response headers");
+    }
+    if is_bad_status(r, args.i) {
+        return code::TRUE;
     }
     r.set_status(args.i as u16);
     if !args.b.is_empty() || !args.a.is_empty() {

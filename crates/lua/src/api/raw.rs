@@ -12,12 +12,20 @@ use weir_wire::http1::request::Version;
 
 pub(super) const OPS: &[OpRow] = &[OpRow::any("raw_begin", HANDLERS, begin)];
 
-/// The request's code has taken the connection.
-struct Taken;
+/// The request's code has taken the connection, which had sent so much by then.
+struct Taken(u64);
 
 /// Whether the connection is the code's own: nothing else is to be sent over it.
 pub(crate) fn is_taken(r: &Request) -> bool {
     r.has_ctx::<Taken>()
+}
+
+/// The code has ended: what it has sent is of the answer.
+pub(crate) fn count(r: &mut Request, is_well: bool) {
+    if let Some(Taken(before)) = r.ctx_ref() {
+        r.sent += r.conn().bytes_out.get().saturating_sub(*before);
+        r.flags.complete |= is_well;
+    }
 }
 
 /// Why what the code wants to put out does not go out.
@@ -46,7 +54,7 @@ fn begin(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     conn.stream.set_nodelay(true);
     let buf = r.body.take_pending();
     r.flags.keepalive = false;
-    r.set_ctx(Taken);
+    r.set_ctx(Taken(conn.bytes_out.get()));
     if r.log_enabled(weir_core::logger::LogLevel::Debug) {
         r.log(weir_core::logger::LogLevel::Debug, "lua socket tcp_nodelay");
     }

@@ -443,12 +443,14 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     if !channel.is_tls() {
         match channel.socket().try_write(&[IoSlice::new(args.a)], false) {
             Ok(n) if n == args.a.len() => {
+                channel.count_sent(n);
                 busy.done();
                 return answer.number(n as f64);
             }
             Ok(n) => sent = n,
             Err(_) => {}
         }
+        channel.count_sent(sent);
     }
     let text = args.a.to_vec();
     debug(state, || format!("lua tcp socket send timeout: {timeout}"));
@@ -463,6 +465,7 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
                 match channel.poll_write(cx, &[IoSlice::new(&text[sent..])], false) {
                     Poll::Ready(Ok(n)) => {
                         sent += n;
+                        channel.count_sent(n);
                         deadline = clock::mono_ms() + timeout;
                     }
                     Poll::Ready(Err(e)) => return Poll::Ready(Err(words_of(&e))),

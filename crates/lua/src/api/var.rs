@@ -5,7 +5,7 @@ use crate::machine::{code, OpRow, State};
 use crate::run::context::{ANY, BODY, REQUEST, SET};
 use std::rc::Rc;
 use weir_core::session::Part;
-use weir_core::variables::Named;
+use weir_core::variables::{Named, VarArg};
 use weir_core::Session;
 
 pub(super) const OPS: &[OpRow] = &[
@@ -58,8 +58,10 @@ fn assign<S: Session>(r: &mut S, name: &[u8], value: Option<&[u8]>, answer: &mut
             }
             code::TRUE
         }
-        Some(Named::Getter(..)) if vars.is_changeable(&name) => answer.raise(format!("variable \"{shown}\" cannot be assigned a value")),
-        Some(Named::Getter(..)) => answer.raise(format!("variable \"{shown}\" not changeable")),
+        Some(Named::Getter(..)) => if let Some(set) = vars.setter(&name) {
+            set(r, &VarArg::default(), value.unwrap_or_default());
+            code::TRUE
+        } else { answer.raise(format!("variable \"{shown}\" not changeable")) },
         None => answer.raise(format!("variable \"{shown}\" not found for writing; maybe it is a built-in variable that is not changeable or you forgot to use \"set ${shown} '';\" in the config file to define it first")),
     }
 }

@@ -169,7 +169,10 @@ function ngx.decode_args(text, max)
     if e then
         weir.debug("lua hit query args limit ", max or 100)
     end
-    return all, e
+    if e then
+        return all, e
+    end
+    return all
 end
 
 -- Tables as OpenResty's LuaJIT knows them.

@@ -96,7 +96,10 @@ function ngx.resp.get_headers(max, keep_case)
         max = max or 100
         weir.debug("lua exceeding response header limit ", max + 1, " > ", max)
     end
-    return all, e
+    if e then
+        return all, e
+    end
+    return all
 end
 
 function ngx.resp.add_header(name, value)

@@ -66,7 +66,10 @@ function req.get_headers(max, keep_case)
     if e then
         weir.debug("lua exceeding request header limit ", n + 1, " > ", n)
     end
-    return all, e
+    if e then
+        return all, e
+    end
+    return all
 end
 
 local function name_of(name, who)
@@ -144,7 +147,10 @@ function req.get_uri_args(max, t)
     if e then
         weir.debug("lua hit query args limit ", n)
     end
-    return all, e
+    if e then
+        return all, e
+    end
+    return all
 end
 req.get_query_args = req.get_uri_args
 
@@ -154,7 +160,10 @@ function req.get_post_args(max)
     if all and e then
         weir.debug("lua hit query args limit ", n)
     end
-    return all, e
+    if e then
+        return all, e
+    end
+    return all
 end
 
 function req.set_uri_args(args)

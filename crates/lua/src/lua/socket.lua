@@ -296,6 +296,8 @@ function Tcp.receive(sock, pattern)
     local text, e, partial = read(sock, kind, n)
     if text then
         return text
+    elseif partial == nil then
+        return nil, e
     end
     return nil, e, partial
 end
@@ -501,7 +503,10 @@ function Tcp.setoption(sock, option, value)
         return nil, "missing the \"value\" argument"
     end
     local ok, e = ask(OP_OPTION, id, tostring(option), nil, (value == true or value == 1) and 1 or 0)
-    return ok and 1, e
+    if ok then
+        return true
+    end
+    return nil, e
 end
 
 ----------------------------------------------------------------------------------------------------- datagrams

@@ -191,7 +191,7 @@ local function worker_count()
 end
 
 ngx.config = {
-    debug = false, subsystem = "http", nginx_version = 1031003, ngx_lua_version = 10030,
+    debug = false, subsystem = "http", nginx_version = 1031003, ngx_lua_version = 10032,
     prefix = function() return paths[3] .. "/" end,
     nginx_configure = function() return "" end,
     is_console = false,

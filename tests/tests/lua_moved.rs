@@ -1,0 +1,156 @@
+//! Lua: what somebody has met who has moved an application of OpenResty's.
+
+use super::lua_mends::start;
+use weir_tests::{expect_soon, Origin};
+
+/// Arguments of other functions are as many as these give: one, and a second where something was cut.
+#[test]
+fn tables_come_alone() {
+    let server = start(
+        "",
+        r##"location / { content_by_lua_block {
+            ngx.req.read_body()
+            ngx.say(select("#", ngx.req.get_uri_args()), select("#", ngx.req.get_post_args()), select("#", ngx.req.get_headers()),
+                select("#", ngx.resp.get_headers()), select("#", ngx.decode_args("a=1")))
+            ngx.say(require "cjson".encode(ngx.req.get_uri_args()), " ", select(2, ngx.req.get_uri_args(1)), " ", select(2, ngx.decode_args("a&b", 1)))
+        } }"##,
+    );
+    assert_eq!(
+        server.get("/?a=1&a=2").text(),
+        "11111\n{\"a\":[\"1\",\"2\"]} truncated truncated\n"
+    );
+}
+
+/// Variables of nginx's own that take values, and ones that the log is to have.
+#[test]
+fn variables_take_values() {
+    let origin = Origin::echo();
+    let server = start(
+        "log_format about '$about $status'; access_log %%DIR%%/about.log about;",
+        &format!(
+            r#"set $about '-'; log_by_lua_block {{ ngx.var.about = ngx.var.uri .. " is logged" }}
+            location /bare {{ rewrite_by_lua_block {{ ngx.var.args = nil }} proxy_pass http://127.0.0.1:{0}; }}
+            location /other {{ rewrite_by_lua_block {{ ngx.var.args = "c=3" }} proxy_pass http://127.0.0.1:{0}; }}
+            location /rate {{ content_by_lua_block {{ ngx.var.limit_rate = "100k" ngx.say(ngx.var.limit_rate) }} }}
+            location /uri {{ content_by_lua_block {{ ngx.say(pcall(function() ngx.var.uri = "/" end)) }} }}"#,
+            origin.port()
+        ),
+    );
+    let passed_on =
+        |path: &str| server.get(path).text().lines().next().unwrap_or_default().to_owned();
+    assert_eq!(passed_on("/bare?a=1"), "GET /bare HTTP/1.1");
+    assert_eq!(passed_on("/other?a=1"), "GET /other?c=3 HTTP/1.1");
+    assert_eq!(server.get("/rate").text(), "102400\n");
+    assert!(server.get("/uri").text().contains("variable \"uri\" not changeable"));
+    let lines = server.log_lines("about.log", 4);
+    assert_eq!(lines[0], "/bare is logged 200");
+    assert_eq!(lines[3], "/uri is logged 200");
+}
+
+/// A field that code takes away is not sent by itself.
+#[test]
+fn fields_of_the_servers_own_go() {
+    let server = start(
+        "",
+        r#"location /code { content_by_lua_block { ngx.header.Server = nil ngx.header.Date = nil ngx.say("x") } }
+        location /filter { header_filter_by_lua_block { ngx.header.server = nil } return 200 x; }"#,
+    );
+    let answer = server.get("/code");
+    assert_eq!((answer.header("Server"), answer.header("Date")), (None, None));
+    let answer = server.get("/filter");
+    assert!(answer.header("Server").is_none() && answer.header("Date").is_some());
+}
+
+/// A stream of events that nobody listens to ends.
+#[test]
+fn an_answer_without_body_takes_none() {
+    let server = start(
+        "",
+        r#"location / { content_by_lua_block {
+            ngx.say("event") local ok, e = ngx.flush(true) ngx.log(ngx.WARN, "flush: ", ok, " ", e, " ", select(2, ngx.say("more")), " ", select(2, ngx.eof())) } }"#,
+    );
+    assert!(server
+        .raw(b"HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .ends_with(b"\r\n\r\n"));
+    server.expect_error("flush: nil header only header only seen eof");
+}
+
+/// An answer that code breaks off has no end that looks like one.
+#[test]
+fn what_is_broken_off_is_not_whole() {
+    let server = start(
+        "log_format how '$status $request_completion'; access_log %%DIR%%/how.log how; lua_check_client_abort on;",
+        r#"location /444 { content_by_lua_block { ngx.print("half") ngx.flush(true) ngx.exit(444) } }
+        location /499 { content_by_lua_block { ngx.header.content_length = 1000 ngx.print("half") ngx.flush(true) ngx.exit(499) } }
+        location /part { content_by_lua_block { local part = ngx.location.capture("/444") ngx.say(part.body, " ", part.truncated) } }
+        location /all { content_by_lua_block { ngx.print("half") ngx.flush(true) ngx.exit(200) } }
+        location /status { content_by_lua_block { ngx.status = 1000 ngx.status = -5 ngx.say(ngx.status) } }
+        location /one { content_by_lua_block { ngx.exit(1) } }"#,
+    );
+    for (path, end) in
+        [("/444", &b"4\r\nhalf\r\n"[..]), ("/499", b"half"), ("/all", b"0\r\n\r\n"), ("/one", b"")]
+    {
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: a\r\n{}\r\n",
+            if path == "/all" { "Connection: close\r\n" } else { "" }
+        );
+        let answer = server.raw(request.as_bytes());
+        assert!(answer.ends_with(end), "{path}: {}", String::from_utf8_lossy(&answer));
+    }
+    assert_eq!(server.get("/part").text(), "half true\n");
+    let lines = server.log_lines("how.log", 5);
+    assert_eq!(lines[..3], ["200 ", "200 ", "200 OK"], "{lines:?}");
+    let answer = server.get("/status");
+    assert_eq!((answer.status, answer.text()), (200, "0\n".into()));
+    server.expect_error("invalid HTTP status code 1000");
+}
+
+/// A client that waits for "100 Continue" gets it before the answer, or knows where the next request begins.
+#[test]
+fn a_client_that_waits_to_send_is_not_misled() {
+    let server = start(
+        "",
+        r#"location /early { content_by_lua_block { ngx.say("early") ngx.flush(true) ngx.req.read_body() ngx.say(ngx.req.get_body_data()) } }
+        location /unread { content_by_lua_block { ngx.say("no") } }
+        location /read { content_by_lua_block { ngx.req.read_body() ngx.print(ngx.req.get_body_data()) } }"#,
+    );
+    let head = |path| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"
+        )
+    };
+    let mut client = server.connect();
+    client.send(head("/early").as_bytes());
+    client.read_until(b"early\n\r\n");
+    client.send(b"body");
+    let rest = client.read_to_end();
+    assert!(
+        rest.starts_with(b"5\r\nbody\n\r\n") && rest.ends_with(b"0\r\n\r\n"),
+        "{}",
+        String::from_utf8_lossy(&rest)
+    );
+    let answer = server.raw(head("/unread").as_bytes());
+    let text = String::from_utf8_lossy(&answer);
+    assert!(text.contains("\r\nConnection: close\r\n") && !text.contains("100 Continue"), "{text}");
+    let mut client = server.connect();
+    client.send(head("/read").as_bytes());
+    client.read_until(b"HTTP/1.1 100 Continue\r\n\r\n");
+    client.send(b"body");
+    client.read_until(b"Connection: keep-alive\r\n");
+    client.read_until(b"body");
+    expect_soon("it goes on", || server.get("/unread").status == 200);
+}
+
+/// What code sends over the client's connection itself (WebSockets) is in the log.
+#[test]
+fn the_log_counts_what_a_raw_socket_sends() {
+    let server = start(
+        "log_format sent '$status $bytes_sent $request_completion'; access_log %%DIR%%/sent.log sent;",
+        r#"location / { content_by_lua_block {
+            local sock = ngx.req.socket(true) sock:send("HTTP/1.1 200 OK\r\n\r\n") sock:send(("x"):rep(3000000)) if ngx.var.arg_fails then error("fails") end } }"#,
+    );
+    assert_eq!(server.raw(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").len(), 3000019);
+    assert_eq!(server.raw(b"GET /?fails=1 HTTP/1.1\r\nHost: a\r\n\r\n").len(), 3000019);
+    let lines = server.log_lines("sent.log", 2);
+    assert!(lines[0].ends_with(" 3000019 OK") && lines[1].ends_with(" 3000019 "), "{lines:?}");
+}
