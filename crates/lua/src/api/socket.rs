@@ -421,6 +421,16 @@ impl Drop for Busy {
     }
 }
 
+/// How much of it has gone without waiting.
+fn write_at_once(channel: &Line, text: &[u8]) -> usize {
+    if channel.is_tls() {
+        return 0;
+    }
+    let sent = channel.socket().try_write(&[IoSlice::new(text)], false).unwrap_or(0);
+    channel.count_sent(sent);
+    sent
+}
+
 fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let Some(sock) = sock(state, args) else { return answer.fail("closed") };
     let (channel, timeout) = {
@@ -439,18 +449,10 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     if let Line::Session(conn, _) = &channel {
         return super::session::send(state, conn, busy, (args.a, timeout), answer);
     }
-    let mut sent = 0;
-    if !channel.is_tls() {
-        match channel.socket().try_write(&[IoSlice::new(args.a)], false) {
-            Ok(n) if n == args.a.len() => {
-                channel.count_sent(n);
-                busy.done();
-                return answer.number(n as f64);
-            }
-            Ok(n) => sent = n,
-            Err(_) => {}
-        }
-        channel.count_sent(sent);
+    let mut sent = write_at_once(&channel, args.a);
+    if sent == args.a.len() {
+        busy.done();
+        return answer.number(sent as f64);
     }
     let text = args.a.to_vec();
     debug(state, || format!("lua tcp socket send timeout: {timeout}"));
