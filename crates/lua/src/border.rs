@@ -19,7 +19,9 @@
 #![allow(unsafe_code)]
 
 use crate::api::dict::quick;
-use crate::crossing::{kept, Answer, Args, Entered, Failure, Host, Item, Items, Values, Went};
+use crate::crossing::{
+    self, kept, Answer, Args, Entered, Failure, Host, Item, Items, Values, Went,
+};
 use crate::machine::code;
 use crate::profile;
 use crate::symbols;
@@ -540,7 +542,12 @@ unsafe extern "C-unwind" fn texts(l: *mut lua::lua_State) -> c_int {
         let n = lua::lua_gettop(l);
         for at in 1..=n {
             match lua::lua_type(l, at) {
-                lua::LUA_TSTRING | lua::LUA_TNUMBER => text.extend_from_slice(text_arg(l, at)),
+                lua::LUA_TNUMBER => {
+                    if !crossing::put_whole(&mut text, lua::lua_tonumber(l, at)) {
+                        text.extend_from_slice(text_arg(l, at));
+                    }
+                }
+                lua::LUA_TSTRING => text.extend_from_slice(text_arg(l, at)),
                 lua::LUA_TBOOLEAN if lua::lua_toboolean(l, at) == 0 => {
                     text.extend_from_slice(b"false");
                 }

@@ -1,6 +1,7 @@
 //! What crosses the border to Lua: questions, answers, and how far code has gone. All of it is safe code.
 
 use crate::watch::Verdict;
+use weir_base::bytes::fmt_u64;
 
 /// What Lua asks with.
 pub(crate) struct Args<'a> {
@@ -140,9 +141,39 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
+/// Writes a number as OpenResty does (`%.14g`), if it is a whole one with so few digits: most are, and Lua would keep a text
+/// of each. Whether it was one.
+pub(crate) fn put_whole(out: &mut Vec<u8>, number: f64) -> bool {
+    const FIRST_TOO_LONG: f64 = 1e14;
+    let whole = number as i64;
+    let is_one = whole as f64 == number && number.abs() < FIRST_TOO_LONG;
+    if is_one {
+        if whole < 0 {
+            out.push(b'-');
+        }
+        fmt_u64(out, whole.unsigned_abs());
+    }
+    is_one
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_numbers_as_lua_writes_them() {
+        let text = |number| {
+            let mut out = Vec::new();
+            put_whole(&mut out, number).then(|| String::from_utf8(out).expect("digits"))
+        };
+        assert_eq!(text(0.0).as_deref(), Some("0"));
+        assert_eq!(text(-0.0).as_deref(), Some("0"));
+        assert_eq!(text(-17.0).as_deref(), Some("-17"));
+        assert_eq!(text(99_999_999_999_999.0).as_deref(), Some("99999999999999"));
+        for other in [0.5, 1e14, -1e14, 1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(text(other), None, "{other}");
+        }
+    }
     use crate::machine::List;
 
     #[test]
