@@ -167,21 +167,23 @@ fn exec(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         return answer.fail(pcre::BAD_OFFSET.to_string());
     }
     match matcher.find(expression, args.a, args.x as usize) {
-        Ok(None) => return code::NIL,
-        Err(e) => return answer.fail(e.to_string()),
+        Ok(None) => code::NIL,
+        Err(e) => answer.fail(e.to_string()),
         Ok(Some(found)) => {
             let groups = if expression.is_dfa() { 1 } else { expression.groups() };
-            for group in 0..groups {
+            answer.text.resize(groups * 8, 0);
+            for (group, pair) in answer.text.chunks_exact_mut(8).enumerate() {
                 let (from, to) = match place(found, group) {
                     Some(place) => (place.start as u32, place.end as u32),
                     None => (NO_PLACE, NO_PLACE),
                 };
-                answer.text.extend_from_slice(&from.to_ne_bytes());
-                answer.text.extend_from_slice(&to.to_ne_bytes());
+                let (first, second) = pair.split_at_mut(4);
+                first.copy_from_slice(&from.to_ne_bytes());
+                second.copy_from_slice(&to.to_ne_bytes());
             }
+            code::PLACES
         }
     }
-    code::PLACES
 }
 
 /// What is longer is put together by the Lua side, whose memory is counted.

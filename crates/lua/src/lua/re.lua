@@ -9,6 +9,7 @@ local error, type, tostring, setmetatable, tonumber = error, type, tostring, set
 local sub, find, format, concat, char = string.sub, string.find, string.format, table.concat, string.char
 local band, rshift, min, ipairs = bit.band, bit.rshift, math.min, ipairs
 local ffi_string = ffi.string
+local new_tab = require "table.new"
 local pairs_t = ffi.typeof("const uint32_t *")
 
 local OP_COMPILE, OP_EXEC, OP_FREE, OP_REPLACE = op "re_compile", op "re_exec", op "re_free", op "re_replace"
@@ -52,7 +53,7 @@ local function compile(regex, options)
     local t, n = weir.list()
     local compiled = {
         id = t[1], groups = t[2], kept = t[3], dups = find(options, "D", 1, true) and true or false,
-        regex = regex, options = options,
+        regex = regex, options = options, names_n = (n - 3) / 2,
     }
     if find(options, "d", 1, true) then
         -- All ways are gone at once: there is no group but the whole match.
@@ -108,7 +109,8 @@ end
 
 local function collect(compiled, subject, at, res)
     local count = compiled.groups
-    res = res or {}
+    -- One that grew would be made three times.
+    res = res or new_tab(count, compiled.names_n)
     for n = 0, count do
         local from = at[n * 2]
         if from == UNSET then
