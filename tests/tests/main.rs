@@ -149,6 +149,7 @@ mod lua_phases;
 mod lua_pipe;
 mod lua_profile;
 mod lua_proxy_ssl;
+mod lua_regex;
 mod lua_sockets;
 mod lua_ssl;
 mod lua_stream;

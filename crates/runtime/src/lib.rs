@@ -36,6 +36,7 @@ pub mod own_thread;
 #[cfg(unix)]
 pub mod packets;
 pub mod paths;
+pub mod pcre;
 #[cfg(unix)]
 pub mod process;
 pub mod programs;

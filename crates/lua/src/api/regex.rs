@@ -3,11 +3,12 @@
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::ANY;
+use foldhash::{HashMap, HashMapExt};
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
-use std::rc::Rc;
+use std::collections::VecDeque;
+use std::ops::Range;
 use weir_core::logger::LogLevel;
-use weir_script::regex::{Captures, Regex, RegexOptions, DEFAULT_MATCH_LIMIT_STEPS};
+use weir_runtime::pcre::{self, BadPattern, Expression, Matcher, Options};
 
 pub(super) const OPS: &[OpRow] = &[
     OpRow::any("re_compile", ANY, compile),
@@ -25,110 +26,160 @@ pub(crate) struct Compiled {
     known: RefCell<Known>,
 }
 
-#[derive(Default)]
 struct Known {
-    all: HashMap<u32, Rc<Regex>>,
-    captures: Captures,
+    all: HashMap<u64, Expression>,
+    /// Asked for with the first expression.
+    matcher: Option<Matcher>,
     /// Those that are not kept: who has one frees it, but code may leave off before that. The oldest go.
-    loose: VecDeque<u32>,
+    loose: VecDeque<u64>,
     kept: u64,
-    next: u32,
+    /// The last number. Lua's numbers are whole up to 2^53 of them.
+    last: u64,
     is_told: bool,
 }
 
-/// Flags that go before a pattern in PCRE's own way, by the letters of the options.
-const INLINE: &[(u8, &str)] = &[(b's', "s"), (b'x', "x"), (b'U', "U"), (b'J', "J"), (b'D', "J")];
+impl Default for Known {
+    fn default() -> Known {
+        Known {
+            all: HashMap::new(),
+            matcher: None,
+            loose: VecDeque::new(),
+            kept: 0,
+            last: 0,
+            is_told: false,
+        }
+    }
+}
 
-fn pattern(text: &[u8], options: &[u8]) -> Vec<u8> {
-    let has = |o: u8| options.contains(&o);
-    let mut out = Vec::with_capacity(text.len() + 24);
-    if has(b'u') {
-        out.extend_from_slice(b"(*UTF)");
+impl Known {
+    fn add(&mut self, expression: Expression, is_kept: bool) -> u64 {
+        self.last += 1;
+        self.all.insert(self.last, expression);
+        if is_kept {
+            self.kept += 1;
+            return self.last;
+        }
+        self.loose.push_back(self.last);
+        if self.loose.len() > LOOSE_MAX {
+            let oldest = self.loose.pop_front();
+            oldest.map(|number| self.all.remove(&number));
+        }
+        self.last
     }
-    let flags: String = INLINE.iter().filter(|(o, _)| has(*o)).map(|(_, f)| *f).collect();
-    // Verbs of the pattern's own stand before everything else.
-    let verbs = match text.starts_with(b"(*") {
-        true => text.iter().position(|b| *b == b')').map_or(0, |at| at + 1),
-        false => 0,
-    };
-    out.extend_from_slice(&text[..verbs]);
-    if !flags.is_empty() {
-        out.extend_from_slice(format!("(?{flags})").as_bytes());
+
+    fn free(&mut self, number: u64) {
+        self.all.remove(&number);
+        // It is the last one but for who has gone on with others meanwhile.
+        if let Some(at) = self.loose.iter().rposition(|loose| *loose == number) {
+            self.loose.remove(at);
+        }
     }
-    if has(b'a') {
-        out.extend_from_slice(b"\\G(?:");
+
+    /// The expression of that number and who matches it.
+    fn at_hand(&mut self, number: u64) -> Option<(&Expression, &mut Matcher)> {
+        Some((self.all.get(&number)?, self.matcher.as_mut()?))
     }
-    out.extend_from_slice(&text[verbs..]);
-    if has(b'a') {
-        // A comment of an extended pattern ends with its line.
-        out.extend_from_slice(if has(b'x') { b"\n)" } else { b")" });
+}
+
+/// nginx's line.
+fn told(pattern: &[u8], bad: &BadPattern) -> String {
+    let whole = String::from_utf8_lossy(pattern);
+    let mut told = format!("pcre2_compile() failed: {} in \"{whole}\"", bad.reason);
+    if let Some(rest) = pattern.get(bad.offset..).filter(|rest| !rest.is_empty()) {
+        told.push_str(&format!(" at \"{}\"", String::from_utf8_lossy(rest)));
     }
-    out
+    told
+}
+
+/// The letters of the options. Machine code is made for who asks for it, and for what stays: it takes longer than
+/// matching a short subject a hundred times. (`U` is UTF-8 that is not looked at whether it is, which nobody can allow.)
+fn options(letters: &[u8], is_kept: bool) -> Options {
+    let has = |letter: u8| letters.contains(&letter);
+    Options {
+        caseless: has(b'i'),
+        multiline: has(b'm'),
+        dot_all: has(b's'),
+        extended: has(b'x'),
+        anchored: has(b'a'),
+        utf: has(b'u') || has(b'U'),
+        duplicate_names: has(b'D'),
+        javascript: has(b'J'),
+        jit: is_kept || has(b'j'),
+        dfa: has(b'd'),
+    }
 }
 
 /// A pattern and its options; the number it is known by, and a list of its groups' names.
 fn compile(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let has = |o: u8| args.b.contains(&o);
     let main = state.vm.main();
-    let limit = main.and_then(|m| m.regex_match_limit.as_option().copied()).unwrap_or(0);
-    let steps = if limit == 0 { DEFAULT_MATCH_LIMIT_STEPS } else { limit as u32 };
-    let options =
-        RegexOptions { caseless: has(b'i'), multiline: has(b'm'), match_limit_steps: steps };
-    let whole = pattern(args.a, args.b);
-    let made = Regex::new(&whole, options).map_err(|e| match Regex::new(args.a, options) {
-        // Its errors are told of the pattern as it was written.
-        Err(own) => own,
-        Ok(_) => e,
-    });
-    let regex = match made {
-        Ok(regex) => regex,
-        Err(e) => return answer.fail(e.to_string()),
-    };
     let mut known = state.vm.compiled.known.borrow_mut();
-    let keep = has(b'o');
+    if known.matcher.is_none() {
+        let limit = main.and_then(|m| m.regex_match_limit.as_option().copied()).unwrap_or(0);
+        let steps = u32::try_from(limit).unwrap_or(u32::MAX);
+        known.matcher = Matcher::new((steps > 0).then_some(steps));
+        if known.matcher.is_none() {
+            return answer.fail(format!(
+                "regex \"{}\" compilation failed: no memory",
+                args.a.escape_ascii()
+            ));
+        }
+    }
+    let keep = args.b.contains(&b'o');
     let max = main.and_then(|m| m.regex_cache.as_option().copied()).unwrap_or(1024);
     let is_kept = keep && known.kept < max;
+    let expression = match Expression::new(args.a, options(args.b, is_kept)) {
+        Ok(expression) => expression,
+        Err(bad) => return answer.fail(told(args.a, &bad)),
+    };
     if keep && !is_kept && !std::mem::replace(&mut known.is_told, true) {
         state.vm.log(LogLevel::Warn, &format!("lua exceeding regex cache max entries ({max})"));
     }
-    known.kept += u64::from(is_kept);
-    known.next = known.next.wrapping_add(1);
-    let number = known.next;
+    let (groups, names) = (expression.groups(), expression.names());
+    let number = known.add(expression, is_kept);
     let mut list = answer.list();
-    list.number(f64::from(number)).number(regex.captures_len() as f64 - 1.0).boolean(is_kept);
-    for (name, at) in regex.names() {
-        list.text(name.as_bytes()).number(at as f64);
-    }
-    known.all.insert(number, Rc::new(regex));
-    if !is_kept {
-        known.loose.push_back(number);
-        if known.loose.len() > LOOSE_MAX {
-            let oldest = known.loose.pop_front();
-            oldest.map(|number| known.all.remove(&number));
-        }
+    list.number(number as f64).number(groups as f64 - 1.0).boolean(is_kept);
+    for (name, at) in names {
+        list.text(&name).number(at as f64);
     }
     code::LIST
 }
 
-/// What PCRE says of a beginning behind the subject's end.
-const BAD_OFFSET: &str = "-33";
+/// The places of a group, if it took part.
+fn place(found: &[usize], group: usize) -> Option<Range<usize>> {
+    let at = group.checked_mul(2)?;
+    let (&from, &to) = (found.get(at)?, found.get(at + 1)?);
+    // A match can be told to begin behind its end, by \K in a look-ahead.
+    (from != pcre::UNSET).then_some(from.min(to)..to)
+}
 
-/// Matches expression `args.i` from byte `args.x` on; the places of the groups as pairs of numbers. `FALSE` says that
+/// Places go to Lua as numbers of 32 bits, of which the last says that there is none.
+const NO_PLACE: u32 = u32::MAX;
+
+/// Matches expression `args.id` from byte `args.x` on; the places of the groups as pairs of numbers. `FALSE` says that
 /// it has been let go of.
 fn exec(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let mut known = state.vm.compiled.known.borrow_mut();
-    let known = &mut *known;
-    let Some(regex) = known.all.get(&(args.i as u32)) else { return code::FALSE };
-    if args.x > args.a.len() as f64 {
-        return answer.fail(BAD_OFFSET);
+    let Some((expression, matcher)) = known.at_hand(args.id) else { return code::FALSE };
+    if args.a.len() >= NO_PLACE as usize {
+        return answer.fail("the subject is too long");
     }
-    match regex.exec_at(args.a, args.x as usize, &mut known.captures) {
-        Ok(false) => code::NIL,
-        Err(e) => answer.fail(e.code.to_string()),
-        Ok(true) => {
-            for (from, to) in known.captures.offsets() {
-                answer.text.extend_from_slice(&from.to_ne_bytes());
-                answer.text.extend_from_slice(&to.to_ne_bytes());
+    if args.x > args.a.len() as f64 {
+        return answer.fail(pcre::BAD_OFFSET.to_string());
+    }
+    match matcher.find(expression, args.a, args.x as usize) {
+        Ok(None) => code::NIL,
+        Err(e) => answer.fail(e.to_string()),
+        Ok(Some(found)) => {
+            let groups = if expression.is_dfa() { 1 } else { expression.groups() };
+            answer.text.resize(groups * 8, 0);
+            for (group, pair) in answer.text.chunks_exact_mut(8).enumerate() {
+                let (from, to) = match place(found, group) {
+                    Some(place) => (place.start as u32, place.end as u32),
+                    None => (NO_PLACE, NO_PLACE),
+                };
+                let (first, second) = pair.split_at_mut(4);
+                first.copy_from_slice(&from.to_ne_bytes());
+                second.copy_from_slice(&to.to_ne_bytes());
             }
             code::PLACES
         }
@@ -157,20 +208,19 @@ fn part(packed: &[u8]) -> Option<(Part<'_>, &[u8])> {
     Some((Part::Text(text), rest))
 }
 
-/// The subject with what expression `args.i` finds replaced by the parts of `args.b`, once or (`args.x`) everywhere,
+/// The subject with what expression `args.id` finds replaced by the parts of `args.b`, once or (`args.x`) everywhere,
 /// and how often that was.
 fn replace(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let mut known = state.vm.compiled.known.borrow_mut();
-    let known = &mut *known;
-    let Some(regex) = known.all.get(&(args.i as u32)) else { return code::OTHERWISE };
+    let Some((expression, matcher)) = known.at_hand(args.id) else { return code::OTHERWISE };
     let (subject, mut copied, mut at) = (args.a, 0, 0);
     while at <= subject.len() {
-        match regex.exec_at(subject, at, &mut known.captures) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(e) => return answer.fail(e.code.to_string()),
-        }
-        let Some(found) = known.captures.range(0) else { break };
+        let groups = match matcher.find(expression, subject, at) {
+            Ok(Some(groups)) => groups,
+            Ok(None) => break,
+            Err(e) => return answer.fail(e.to_string()),
+        };
+        let Some(found) = place(groups, 0) else { break };
         answer.x += 1.0;
         // A look behind may have found what has been copied already.
         answer.text.extend_from_slice(subject.get(copied..found.start).unwrap_or_default());
@@ -178,7 +228,9 @@ fn replace(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         while let Some((one, rest)) = part(parts) {
             answer.text.extend_from_slice(match one {
                 Part::Text(text) => text,
-                Part::Group(group) => known.captures.text(subject, group),
+                Part::Group(group) => {
+                    place(groups, group).and_then(|place| subject.get(place)).unwrap_or_default()
+                }
             });
             parts = rest;
         }
@@ -199,9 +251,41 @@ fn replace(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
 }
 
 fn free(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
-    let mut known = state.vm.compiled.known.borrow_mut();
-    let number = args.i as u32;
-    known.all.remove(&number);
-    known.loose.retain(|loose| *loose != number);
+    state.vm.compiled.known.borrow_mut().free(args.id);
     code::TRUE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_no_end() {
+        let expression = || Expression::new(b"a", Options::default()).ok();
+        let mut known =
+            Known { matcher: Matcher::new(None), last: (1 << 31) - 2, ..Known::default() };
+        let all: Vec<u64> = (0..4).filter_map(|_| Some(known.add(expression()?, true))).collect();
+        assert_eq!(all, [(1 << 31) - 1, 1 << 31, (1 << 31) + 1, (1 << 31) + 2]);
+        known.last = u64::from(u32::MAX) - 1;
+        let all: Vec<u64> = (0..3).filter_map(|_| Some(known.add(expression()?, false))).collect();
+        assert_eq!(all, [u64::from(u32::MAX), 1 << 32, (1 << 32) + 1]);
+        for number in all {
+            // As it comes back from Lua.
+            let number = number as f64 as u64;
+            assert!(known.at_hand(number).is_some());
+            known.free(number);
+            assert!(known.at_hand(number).is_none());
+        }
+        assert_eq!((known.all.len(), known.loose.len(), known.kept), (4, 0, 4));
+    }
+
+    #[test]
+    fn what_nobody_frees_goes() {
+        let mut known = Known { matcher: Matcher::new(None), ..Known::default() };
+        for _ in 0..LOOSE_MAX + 10 {
+            known.add(Expression::new(b"a", Options::default()).expect("a pattern"), false);
+        }
+        assert_eq!((known.all.len(), known.loose.len()), (LOOSE_MAX, LOOSE_MAX));
+        assert!(known.at_hand(10).is_none() && known.at_hand(11).is_some());
+    }
 }

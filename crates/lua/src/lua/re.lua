@@ -9,6 +9,7 @@ local error, type, tostring, setmetatable, tonumber = error, type, tostring, set
 local sub, find, format, concat, char = string.sub, string.find, string.format, table.concat, string.char
 local band, rshift, min, ipairs = bit.band, bit.rshift, math.min, ipairs
 local ffi_string = ffi.string
+local new_tab = require "table.new"
 local pairs_t = ffi.typeof("const uint32_t *")
 
 local OP_COMPILE, OP_EXEC, OP_FREE, OP_REPLACE = op "re_compile", op "re_exec", op "re_free", op "re_replace"
@@ -51,9 +52,13 @@ local function compile(regex, options)
     end
     local t, n = weir.list()
     local compiled = {
-        id = t[1], groups = t[2], kept = t[3], dups = find(options, "[DJ]") and true or false,
-        dfa = find(options, "d", 1, true) and true or false, regex = regex, options = options,
+        id = t[1], groups = t[2], kept = t[3], dups = find(options, "D", 1, true) and true or false,
+        regex = regex, options = options, names_n = (n - 3) / 2,
     }
+    if find(options, "d", 1, true) then
+        -- All ways are gone at once: there is no group but the whole match.
+        compiled.groups = 0
+    end
     if n > 3 then
         compiled.names = { unpack(t, 4, n) }
     end
@@ -79,6 +84,10 @@ local function go_on(compiled, subject, pos)
         end
         compiled.id = weir.list()[1]
         code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, pos, 0)
+        if code == 4 then
+            -- Whether there is a match is not known.
+            error("an expression was let go of twice", 0)
+        end
     end
     return code
 end
@@ -100,10 +109,8 @@ end
 
 local function collect(compiled, subject, at, res)
     local count = compiled.groups
-    res = res or {}
-    if compiled.dfa then
-        count = 0
-    end
+    -- One that grew would be made three times.
+    res = res or new_tab(count, compiled.names_n)
     for n = 0, count do
         local from = at[n * 2]
         if from == UNSET then
@@ -156,7 +163,7 @@ function re.match(subject, regex, options, ctx, res)
     if not compiled then
         return nil, e
     end
-    local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, position(ctx), 0)
+    local code = go_on(compiled, subject, position(ctx))
     local at = places(code)
     if not at then
         local why = code == -1 and why_not() or nil
@@ -180,7 +187,7 @@ function re.find(subject, regex, options, ctx, nth)
     if not compiled then
         return nil, nil, e
     end
-    local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, position(ctx), 0)
+    local code = go_on(compiled, subject, position(ctx))
     local at = places(code)
     if not at then
         local why = code == -1 and why_not() or nil
@@ -463,12 +470,12 @@ package.preload["ngx.re"] = function()
         end
         local search = pos
         while max <= 0 or count < max do
-            local code = C(OP_EXEC, compiled.id, subject, length, "", 0, search, 0)
+            local code = go_on(compiled, subject, search)
             local at = places(code)
             if code == -1 then
-                local why = weir.text()
+                local why = why_not()
                 done(compiled)
-                return nil, "pcre_exec() failed: " .. why
+                return nil, why
             elseif not at then
                 break
             end
@@ -480,9 +487,13 @@ package.preload["ngx.re"] = function()
                 end
                 if from == from_at then
                     search = from + 1
-                    local again = C(OP_EXEC, compiled.id, subject, length, "", 0, search, 0)
+                    local again = go_on(compiled, subject, search)
                     at = places(again)
-                    if not at then
+                    if again == -1 then
+                        local why = why_not()
+                        done(compiled)
+                        return nil, why
+                    elseif not at then
                         break
                     end
                     from, to = tonumber(at[0]), tonumber(at[1])
@@ -494,11 +505,10 @@ package.preload["ngx.re"] = function()
             n = n + 1
             res[n] = sub(subject, from_at + 1, from)
             count = count + 1
-            for group = 1, compiled.groups do
-                if at[group * 2] ~= UNSET then
-                    n = n + 1
-                    res[n] = sub(subject, tonumber(at[group * 2]) + 1, tonumber(at[group * 2 + 1]))
-                end
+            -- The first group is told, and no other.
+            if compiled.groups > 0 and at[2] ~= UNSET then
+                n = n + 1
+                res[n] = sub(subject, tonumber(at[2]) + 1, tonumber(at[3]))
             end
             from_at = to
             search = from == to and to or to
