@@ -73,6 +73,7 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         return answer.raise("failed to issue subrequest: -1");
     };
     subrequest::without_pages(&mut part);
+    subrequest::capture(&mut part);
     // `subrequest_output_buffer_size` is not about these.
     let most = state.vm.main().map_or(usize::MAX, |main| main.memory_max());
     subrequest::keep_up_to(&mut part, most.min(TEXT_MAX_BYTES) as u64);

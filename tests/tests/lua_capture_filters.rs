@@ -1,0 +1,100 @@
+//! `ngx.location.capture`: what is captured is what the location has made, before filters change it.
+
+use weir_tests::{Next, Origin, Server, Setup};
+
+/// `/ask?path` says what code captures there: status, whether it is cut off, body, and some fields.
+const ASK: &str = r#"location = /ask { content_by_lua_block {
+    local r = ngx.location.capture(ngx.var.args, { method = ngx.req.get_headers()["X-Head"] and ngx.HTTP_HEAD or nil })
+    local fields = {}
+    for name, value in pairs(r.header) do fields[#fields + 1] = name .. "=" .. value end
+    table.sort(fields)
+    ngx.print(r.status, " ", r.truncated, " ", r.body, " ", table.concat(fields, " "))
+} }"#;
+
+fn serve(locations: &str) -> Server {
+    let conf = format!(
+        "worker_processes 1; events {{}} http {{ default_type text/plain;
+            log_format ends '$uri [$request_completion]'; log_subrequest on; access_log %%DIR%%/access.log ends;
+            server {{ listen 127.0.0.1:%%PORT_0%%; {ASK} {locations} }} }}"
+    );
+    Setup::new(&conf).start()
+}
+
+/// Filters of nginx and of modules that come behind Lua's leave it alone, and so its length stays true.
+#[test]
+fn filters_do_not_see_what_is_captured() {
+    let server = serve(
+        r#"location /more { return 200 "more"; }
+        location /ssi { ssi on; ssi_types *; return 200 '<!--#include virtual="/more"-->'; }
+        location /sub { sub_filter old new; sub_filter_types *; return 200 "old"; }
+        location /subs { sub_filter old new; sub_filter_types *; content_by_lua_block { ngx.print("old") } }
+        location /addition { add_before_body /more; add_after_body /more; addition_types *; return 200 "own"; }
+        location /charset { charset utf-8; return 200 "text"; }
+        location /gzip { gzip on; gzip_min_length 0; gzip_types *; return 200 "text"; }
+        location /fields { add_header X-Added 1; expires 1h; userid on; return 200 "text"; }
+        location /echo { echo own; echo_before_body before; echo_after_body after; }
+        location /exec { content_by_lua_block { ngx.exec("/sub") } }
+        location /page { ssi on; ssi_types *; return 200 '<!--#include virtual="/sub"-->|<!--#include virtual="/echo"-->'; }"#,
+    );
+    for (path, expected) in [
+        (
+            "/ssi",
+            "200 false <!--#include virtual=\"/more\"--> Content-Length=31 Content-Type=text/plain",
+        ),
+        ("/sub", "200 false old Content-Length=3 Content-Type=text/plain"),
+        ("/subs", "200 false old Content-Type=text/plain"),
+        ("/addition", "200 false own Content-Length=3 Content-Type=text/plain"),
+        ("/charset", "200 false text Content-Length=4 Content-Type=text/plain"),
+        ("/gzip", "200 false text Content-Length=4 Content-Type=text/plain"),
+        ("/fields", "200 false text Content-Length=4 Content-Type=text/plain"),
+        ("/echo", "200 false own\n Content-Type=text/plain"),
+        ("/exec", "200 false old Content-Length=3 Content-Type=text/plain"),
+    ] {
+        let answer = server.get_with(&format!("/ask?{path}"), "Accept-Encoding: gzip\r\n");
+        assert_eq!(answer.text(), expected, "{path}");
+    }
+    // Other parts go through them as before, and so does the answer to a client.
+    assert_eq!(server.get("/page").text(), "new|before\nown\nafter\n");
+    assert_eq!(server.get("/sub").text(), "new");
+}
+
+/// The location's own code does, and in front of it what sets fields: the order of OpenResty's modules.
+#[test]
+fn code_of_the_location_does() {
+    let server = serve(
+        r#"location /own { return 200 "own";
+            more_set_headers "X-More: more"; add_header X-Added added; sub_filter OWN other; sub_filter_types *;
+            header_filter_by_lua_block { ngx.header["X-Lua"] = "saw " .. (ngx.header["X-More"] or "nothing") }
+            body_filter_by_lua_block { ngx.arg[1] = ngx.arg[1]:upper() } }"#,
+    );
+    let expected =
+        "200 false OWN Content-Length=3 Content-Type=text/plain X-Lua=saw more X-More=more";
+    assert_eq!(server.get("/ask?/own").text(), expected);
+    let own = server.get("/own");
+    assert_eq!((own.header("X-Lua"), own.header("X-Added")), (Some("saw more"), Some("added")));
+}
+
+/// A captured header can be sent with the captured body.
+#[test]
+fn a_captured_answer_can_be_passed_on() {
+    let origin = Origin::start(|_, conn| {
+        conn.reply("200 OK", "ETag: \"1\"\r\nContent-Type: text/plain\r\n", "old and old");
+        Next::Keep
+    });
+    let server = serve(&format!(
+        r#"location /origin {{ sub_filter old "something new"; sub_filter_once off; sub_filter_types *;
+            proxy_pass http://127.0.0.1:{}; }}
+        location /on {{ content_by_lua_block {{
+            local r = ngx.location.capture("/origin")
+            for name, value in pairs(r.header) do ngx.header[name] = value end
+            ngx.print(r.body)
+        }} }}"#,
+        origin.port()
+    ));
+    let mut client = server.connect();
+    for _ in 0..2 {
+        let answer = client.get("/on");
+        assert_eq!((answer.text().as_str(), answer.header("ETag")), ("old and old", Some("\"1\"")));
+        assert_eq!(answer.header("Content-Length"), Some("11"));
+    }
+}
