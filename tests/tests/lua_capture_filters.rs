@@ -1,6 +1,6 @@
 //! `ngx.location.capture`: what is captured is what the location has made, before filters change it.
 
-use weir_tests::{Next, Origin, Server, Setup};
+use weir_tests::{expect_soon, Next, Origin, Server, Setup};
 
 /// `/ask?path` says what code captures there: status, whether it is cut off, body, and some fields.
 const ASK: &str = r#"location = /ask { content_by_lua_block {
@@ -97,4 +97,50 @@ fn a_captured_answer_can_be_passed_on() {
         assert_eq!((answer.text().as_str(), answer.header("ETag")), ("old and old", Some("\"1\"")));
         assert_eq!(answer.header("Content-Length"), Some("11"));
     }
+}
+
+/// Of a body that there is not a server is told nothing, of an empty one that it is.
+#[test]
+fn a_request_without_a_body_has_no_length() {
+    let origin = Origin::start(|request, conn| {
+        conn.reply("200 OK", "", request.header("Content-Length").unwrap_or("none"));
+        Next::Keep
+    });
+    let server = serve(&format!(
+        r#"location /origin {{ proxy_pass http://127.0.0.1:{}; }}
+        location /all {{ content_by_lua_block {{
+            ngx.req.read_body()
+            for _, name in ipairs {{ "GET", "DELETE", "PATCH", "POST" }} do
+                local method = ngx["HTTP_" .. name]
+                for _, options in ipairs {{ {{}}, {{ body = "" }}, {{ body = "abc" }}, {{ always_forward_body = true }} }} do
+                    options.method = method
+                    ngx.print(ngx.location.capture("/origin", options).body, " ")
+                end
+            end
+        }} }}"#,
+        origin.port()
+    ));
+    assert_eq!(server.get("/all").text(), "none 0 3 none ".repeat(4));
+    let posted = "none 0 3 6 ".repeat(3) + "6 0 3 6 ";
+    assert_eq!(server.post("/all", "parent").text(), posted);
+}
+
+/// What has no end to be seen says so.
+#[test]
+fn what_is_cut_off_is_not_complete() {
+    let origin = Origin::start(|_, conn| {
+        conn.write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
+        Next::Close
+    });
+    let server = serve(&format!(
+        r#"location /broken {{ proxy_pass http://127.0.0.1:{}; }} location /whole {{ return 200 whole; }}"#,
+        origin.port()
+    ));
+    assert_eq!(server.get("/ask?/broken").text(), "200 true half Content-Length=100");
+    assert_eq!(
+        server.get_with("/ask?/whole", "X-Head: 1\r\n").text(),
+        "200 true  Content-Length=5 Content-Type=text/plain"
+    );
+    let lines = ["/broken []", "/ask [OK]", "/whole []", "/ask [OK]"];
+    expect_soon("the log has all", || server.read("access.log").lines().eq(lines));
 }

@@ -147,7 +147,8 @@ fn set_body(part: &mut Request, options: u32, given: Option<Vec<u8>>) {
     if let Some(text) = given {
         part.body = RequestBody::made(text, None);
     } else if !takes_own {
-        part.body = RequestBody::made(Vec::new(), None);
+        // None, which is more than an empty one: a server is told of no length.
+        part.body.nothing();
     }
     let is_of_length = |name: &[u8]| {
         name.eq_ignore_ascii_case(b"Transfer-Encoding")
@@ -206,6 +207,8 @@ fn answered(
         status => status,
     };
     let is_broken = !ok || part.is_broken_part();
+    // An end has not been seen either where there is no body.
+    let is_cut = is_broken || part.method == Method::Head;
     if status == 0 {
         status = if is_broken { 500 } else { 200 };
     }
@@ -214,7 +217,7 @@ fn answered(
         special::set_content_type(&mut part);
     }
     let mut list = answer.list();
-    list.number(f64::from(status)).boolean(is_broken).text(&body).table();
+    list.number(f64::from(status)).boolean(is_cut).text(&body).table();
     if let Some(kind) = part.out.content_type_parts() {
         list.text(b"Content-Type").text(&kind.concat());
     }
