@@ -227,8 +227,7 @@ fn a_raw_header_is_what_the_client_has_sent() {
     let mut client = server.connect();
     for path in ["/", "/?a=%20", "/changed", "/part"] {
         let line = format!("GET {path} HTTP/1.1\r\n");
-        let fields =
-            "x-SPELT:  two\r\nX_Under: 1\r\nX-Empty:\r\nHost: a\r\nX-Tab:\tt\r\n\r\n";
+        let fields = "x-SPELT:  two\r\nX_Under: 1\r\nX-Empty:\r\nHost: a\r\nX-Tab:\tt\r\n\r\n";
         client.send(format!("\r\n{line}{fields}").as_bytes());
         assert_eq!(client.response().text(), format!("{line}{fields}|{fields}|\n"), "{path}");
     }

@@ -133,7 +133,8 @@ fn what_is_cut_off_is_not_complete() {
         Next::Close
     });
     let server = serve(&format!(
-        r#"location /broken {{ proxy_pass http://127.0.0.1:{}; }} location /whole {{ return 200 whole; }}"#,
+        r#"location /broken {{ proxy_pass http://127.0.0.1:{}; }} location /whole {{ return 200 whole; }}
+        location /refused {{ header_filter_by_lua_block {{ ngx.exit(403) }} return 200 whole; }}"#,
         origin.port()
     ));
     assert_eq!(server.get("/ask?/broken").text(), "200 true half Content-Length=100");
@@ -141,6 +142,7 @@ fn what_is_cut_off_is_not_complete() {
         server.get_with("/ask?/whole", "X-Head: 1\r\n").text(),
         "200 true  Content-Length=5 Content-Type=text/plain"
     );
-    let lines = ["/broken []", "/ask [OK]", "/whole []", "/ask [OK]"];
+    assert_eq!(server.get("/ask?/refused").text(), "403 true  Content-Type=text/plain");
+    let lines = ["/broken []", "/ask [OK]", "/whole []", "/ask [OK]", "/refused []", "/ask [OK]"];
     expect_soon("the log has all", || server.read("access.log").lines().eq(lines));
 }

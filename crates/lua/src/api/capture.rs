@@ -215,6 +215,10 @@ fn answered(
     if is_broken && body.is_empty() {
         // A page of an error that has not been made would have had one.
         special::set_content_type(&mut part);
+        if part.error_status() != 0 {
+            // The length is that of an answer which has been given up.
+            part.out.content_length = None;
+        }
     }
     let mut list = answer.list();
     list.number(f64::from(status)).boolean(is_cut).text(&body).table();
