@@ -213,3 +213,25 @@ fn replaced_as_openresty_does() {
          abb 2\naba 1\nabc 0\nabc 0\n[\u{fc}][b] 2\n[\u{fc}]b 1\na$0a$0 2\n30000000\nan error\n"
     );
 }
+
+/// As it came, whatever code and the server have made of it.
+#[test]
+fn a_raw_header_is_what_the_client_has_sent() {
+    let server = Setup::new(
+        r#"events {} http { default_type text/plain; server { listen 127.0.0.1:%%PORT_0%%; keepalive_timeout 60;
+            location / { content_by_lua_block { ngx.say(ngx.req.raw_header(), "|", ngx.req.raw_header(true), "|") } }
+            location /changed { content_by_lua_block { ngx.req.set_header("X-New", "1") ngx.req.clear_header("Host") ngx.exec("/") } }
+            location /part { content_by_lua_block { ngx.print(ngx.location.capture("/", { method = ngx.HTTP_PUT }).body) } } } }"#,
+    )
+    .start();
+    let mut client = server.connect();
+    for path in ["/", "/?a=%20", "/changed", "/part"] {
+        let line = format!("GET {path} HTTP/1.1\r\n");
+        let fields = "x-SPELT:  two\r\nX_Under: 1\r\nX-Empty:\r\nHost: a\r\nX-Tab:\tt\r\n\r\n";
+        client.send(format!("\r\n{line}{fields}").as_bytes());
+        assert_eq!(client.response().text(), format!("{line}{fields}|{fields}|\n"), "{path}");
+    }
+    assert!(server
+        .raw(b"GET / HTTP/1.0\nA:b\n\n")
+        .ends_with(b"GET / HTTP/1.0\nA:b\n\n|A:b\n\n|\n"));
+}

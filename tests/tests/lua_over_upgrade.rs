@@ -10,6 +10,9 @@ const CONF: &str = r#"daemon on; pid %%DIR%%/the.pid; error_log %%DIR%%/error.lo
         location / { content_by_lua_block { ngx.say(ngx.shared.d:get(ngx.var.arg_k)) } }
         location /ttl { content_by_lua_block { ngx.say(ngx.shared.d:ttl("short") > 50) } }
         location /list { content_by_lua_block { ngx.say((ngx.shared.other:lpop("list"))) } }
+        location /env { content_by_lua_block {
+            local all = io.popen("env"):read("*a")
+            ngx.say(all:find("NGINX=") or all:find("WEIR_") or "none", os.getenv("NGINX") or "") } }
         location /pid { return 200 $pid; }
         location /fill { content_by_lua_block { local d = ngx.shared.d
             for n = 1, 10000 do d:set("k" .. n, n) end
@@ -34,6 +37,8 @@ fn hands_on(main: &str) {
         assert_eq!(server.get(path).text(), expected, "{path}");
     }
     assert_eq!(server.get("/?k=text").text(), "x".repeat(100) + "\n");
+    // What it was started with is not for programs that it starts.
+    assert_eq!(server.get("/env").text(), "none\n");
     assert!(is_alive(new) && (main.is_empty() || children(new).is_empty()));
 }
 

@@ -132,6 +132,7 @@ mod lua_balancer;
 mod lua_blocking;
 mod lua_bounds;
 mod lua_capture_at_once;
+mod lua_capture_filters;
 mod lua_command;
 mod lua_core;
 mod lua_directives;

@@ -454,6 +454,7 @@ async fn finish(
     // What came is still sent; that it is cut short shows in the missing end, and nginx logs it as
     // complete where it was cut by the server.
     r.flags.keepalive = false;
-    r.flags.complete = r.drain(0).await.is_ok() && !own_fault;
+    let is_out = r.drain(0).await.is_ok();
+    r.flags.complete = is_out && !own_fault && !r.is_part();
     Flow::Close
 }

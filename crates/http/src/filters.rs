@@ -11,7 +11,7 @@ impl Next {
     pub fn header(self, r: &mut Request) -> FilterResult {
         let filters = match r.is_part() {
             false => &r.loc().plan.header_filters,
-            true => &r.loc().plan.part_header_filters,
+            true => &r.loc().plan.of_part(subrequest::is_captured(r)).header_filters,
         };
         match filters.get(self.0).copied() {
             Some(filter) => filter(r, Next(self.0 + 1)),
@@ -34,7 +34,8 @@ impl Next {
     /// order with it there.
     fn body_of_parts(self, r: &mut Request, chain: Chain) -> FilterResult {
         if r.is_part() {
-            return match r.loc().plan.part_body_filters.get(self.0).copied() {
+            let filters = &r.loc().plan.of_part(subrequest::is_captured(r)).body_filters;
+            return match filters.get(self.0).copied() {
                 Some(filter) => filter(r, chain, Next(self.0 + 1)),
                 None => subrequest::catch(r, chain),
             };

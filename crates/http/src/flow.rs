@@ -102,7 +102,9 @@ pub type BodyFilter = fn(&mut Request, Chain, Next) -> FilterResult;
 /// Which answers a filter sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// Each, a subrequest's too, before they are put together.
+    /// Each, a subrequest's too, before they are put together; what code captures of one as well.
+    Every,
+    /// As `Every`, but nothing that is captured.
     Part,
     /// The main request's own, before those of its subrequests are put into it.
     Main,

@@ -368,6 +368,14 @@ impl Request {
         self.bytes(self.head.request_line)
     }
 
+    /// Line and fields as the client wrote them, with the blank line. Over HTTP/2 there is no such text, and of a head
+    /// that was refused not all of it.
+    pub fn raw_head(&self) -> Option<&[u8]> {
+        let (line, end) = (self.head.request_line, self.head.head_len);
+        let is_whole = self.version() < Version::HTTP_20 && end >= line.end as usize;
+        self.buf.get(line.start as usize..end).filter(|_| is_whole)
+    }
+
     /// `$request_uri`: path and arguments as the client wrote them.
     pub fn unparsed_uri(&self) -> &[u8] {
         self.bytes(self.head.target)

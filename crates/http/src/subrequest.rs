@@ -70,6 +70,19 @@ pub(crate) fn is_bare(r: &Request) -> bool {
     r.parts.as_ref().is_some_and(|parts| parts.is_bare)
 }
 
+/// Code looks at what the part has answered as its location made it: of filters only those see it that reach
+/// [`Every`](crate::module::Reach) answer.
+pub fn capture(part: &mut Request) {
+    if let Some(parts) = part.parts.as_deref_mut() {
+        parts.is_captured = true;
+    }
+}
+
+/// Whether that is so.
+pub(crate) fn is_captured(r: &Request) -> bool {
+    r.parts.as_ref().is_some_and(|parts| parts.is_captured)
+}
+
 /// How many bytes are kept of a part's answer, whatever `subrequest_output_buffer_size` says.
 pub fn keep_up_to(part: &mut Request, max_bytes: u64) {
     if let Some(parts) = part.parts.as_deref_mut() {

@@ -39,7 +39,7 @@ impl Request {
         let plan = &self.loc().plan;
         let places = match self.is_part() {
             false => &plan.header_places,
-            true => &plan.part_header_places,
+            true => &plan.of_part(subrequest::is_captured(self)).header_places,
         };
         let place = next.0.checked_sub(1).and_then(|at| *places.get(at)?);
         let body = Next(place.ok_or(FilterError::Broken)? + 1);

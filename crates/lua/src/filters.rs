@@ -20,7 +20,7 @@ pub const FILTERS: HttpModule = HttpModule {
         header: Some(header),
         body: Some(body),
         active: is_active,
-        reach: Reach::Part,
+        reach: Reach::Every,
     }),
     ..HttpModule::EMPTY
 };

@@ -115,7 +115,7 @@ pub const MODULE: HttpModule = HttpModule {
         header: Some(output::header),
         body: None,
         active: |slots| !slots.get::<MoreLoc>().output.is_empty(),
-        reach: Reach::Part,
+        reach: Reach::Every,
     }),
     ..HttpModule::EMPTY
 };

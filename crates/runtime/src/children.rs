@@ -23,8 +23,6 @@ use std::task::{ready, Context, Poll, Waker};
 pub const MAX: usize = 1024;
 /// Where programs are looked for if the environment does not say.
 const USUAL_PATH: &str = "/bin:/usr/bin";
-/// By these a new binary is told of what it takes over: no others are.
-const OWN_VARIABLES: [&str; 2] = ["NGINX", "WEIR_CONNECTIONS"];
 const SHELL: &str = "/bin/sh";
 
 /// What is known of a child's end, and who waits for it.
@@ -215,10 +213,11 @@ fn environment(program: &Program<'_>) -> io::Result<Vec<CString>> {
     if let Some(own) = &program.environment {
         return texts(own.iter().copied());
     }
-    let all = std::env::vars_os().filter(|(name, _)| !OWN_VARIABLES.iter().any(|own| name == own));
     let text =
         |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
-    all.map(|variable| CString::new(text(variable)).map_err(io::Error::other)).collect()
+    std::env::vars_os()
+        .map(|variable| CString::new(text(variable)).map_err(io::Error::other))
+        .collect()
 }
 
 /// The file of that name. It is looked for by this process's own environment, whatever the child's is.

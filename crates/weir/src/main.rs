@@ -290,10 +290,10 @@ fn apply_limits(global: &Global, log: &ErrorLog) {
     set_environment(&global.env);
 }
 
-/// As in nginx what is not named is gone: programs that are started, and scripts, see no more. What Lua states and a
-/// new binary look for when they begin stays.
+/// As in nginx what is not named is gone: programs that are started, and scripts, see no more. What Lua states look for
+/// when they begin stays.
 fn set_environment(named: &[(String, Option<String>)]) {
-    const KEPT: [&str; 4] = ["TZ", "NGINX", "LUA_", "WEIR_"];
+    const KEPT: [&str; 2] = ["TZ", "LUA_"];
     for (name, _) in std::env::vars_os() {
         let is_kept = name.to_str().is_some_and(|name| {
             let is_own = KEPT.iter().any(|kept| match kept.strip_suffix('_') {

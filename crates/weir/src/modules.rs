@@ -123,8 +123,9 @@ pub const MODULES: &[&HttpModule] = &[
     &slice::MODULE,
     &not_modified::MODULE,
     &srcache::STORE,
-    &weir_lua::FILTERS,
+    // OpenResty's order. What code captures has passed these two and none that follows (`Reach::Every`).
     &headers_more::MODULE,
+    &weir_lua::FILTERS,
     &xss::MODULE,
     &echo::MODULE,
     &server_info::MODULE,

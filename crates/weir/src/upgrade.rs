@@ -129,7 +129,10 @@ pub fn predecessor_runs() -> bool {
 /// program has opened anything.
 pub fn take_sockets() -> bool {
     heirs::take_link();
-    let Ok(list) = std::env::var(VARIABLE) else { return false };
+    let list = std::env::var(VARIABLE);
+    // Neither is for programs that this one starts. It has one thread yet.
+    [VARIABLE, heirs::VARIABLE].into_iter().for_each(|name| std::env::remove_var(name));
+    let Ok(list) = list else { return false };
     let listeners: Vec<Listener> = list
         .split([';', ':'])
         .filter_map(|n| n.parse::<RawFd>().ok())

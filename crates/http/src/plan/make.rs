@@ -1,6 +1,6 @@
 //! Making the plans of a generation from the modules' handlers and filters.
 
-use super::Plan;
+use super::{PartFilters, Plan};
 use crate::flow::{Filter, Handler, Phase, PhaseHandler, Reach};
 use crate::module::HttpModule;
 use foldhash::{HashMap, HashMapExt as _};
@@ -50,17 +50,18 @@ impl Plans {
         }
         let all = self.filters.iter().zip(of_filters);
         let filters: Vec<_> = all.filter(|(_, active)| **active).map(|(f, _)| f).collect();
-        let of_parts = || filters.iter().filter(|(f, _)| f.reach == Reach::Part);
+        let of_parts = |reaches: &[Reach]| {
+            let of_part = filters.iter().map(|(f, _)| *f).filter(|f| reaches.contains(&f.reach));
+            part_filters(&of_part.collect::<Vec<_>>())
+        };
         let before = filters.iter().take_while(|(f, _)| f.reach != Reach::Whole);
         Plan {
             next_phase: next_phases(&phases),
             phases,
             header_places: places(filters.iter().map(|(f, _)| f)),
-            part_header_places: places(of_parts().map(|(f, _)| f)),
             header_filters: filters.iter().filter_map(|(f, _)| f.header).collect(),
             body_filters: filters.iter().filter_map(|(f, _)| f.body).collect(),
-            part_header_filters: of_parts().filter_map(|(f, _)| f.header).collect(),
-            part_body_filters: of_parts().filter_map(|(f, _)| f.body).collect(),
+            of_parts: [of_parts(&[Reach::Every, Reach::Part]), of_parts(&[Reach::Every])],
             postpone_at: before.filter(|(f, _)| f.body.is_some()).count(),
             body_on_demand: filters.iter().all(|(f, on_demand)| f.body.is_none() || *on_demand),
         }
@@ -74,6 +75,14 @@ fn next_phases(phases: &[Vec<Handler>; Phase::COUNT]) -> [Phase; Phase::Content 
         next[from as usize] = filled.into_iter().find(|p| *p >= from).unwrap_or(Phase::Content);
     }
     next
+}
+
+fn part_filters(filters: &[&'static Filter]) -> PartFilters {
+    PartFilters {
+        header_places: places(filters.iter()),
+        header_filters: filters.iter().filter_map(|f| f.header).collect(),
+        body_filters: filters.iter().filter_map(|f| f.body).collect(),
+    }
 }
 
 /// For each header filter the place of its module's body filter among the body filters.

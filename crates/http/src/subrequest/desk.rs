@@ -206,6 +206,8 @@ pub(crate) struct Parts {
     pub(super) again: bool,
     /// An error is told as it is, without a page.
     pub(super) is_bare: bool,
+    /// Code looks at its answer, before filters change it.
+    pub(super) is_captured: bool,
     /// Of a part: that it is one.
     _live: Option<Live>,
 }
@@ -235,6 +237,7 @@ impl Parts {
             keep_max_bytes: None,
             again: false,
             is_bare: false,
+            is_captured: false,
             _live,
         }
     }

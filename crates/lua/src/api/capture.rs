@@ -73,6 +73,7 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         return answer.raise("failed to issue subrequest: -1");
     };
     subrequest::without_pages(&mut part);
+    subrequest::capture(&mut part);
     // `subrequest_output_buffer_size` is not about these.
     let most = state.vm.main().map_or(usize::MAX, |main| main.memory_max());
     subrequest::keep_up_to(&mut part, most.min(TEXT_MAX_BYTES) as u64);
@@ -146,7 +147,8 @@ fn set_body(part: &mut Request, options: u32, given: Option<Vec<u8>>) {
     if let Some(text) = given {
         part.body = RequestBody::made(text, None);
     } else if !takes_own {
-        part.body = RequestBody::made(Vec::new(), None);
+        // None, which is more than an empty one: a server is told of no length.
+        part.body.nothing();
     }
     let is_of_length = |name: &[u8]| {
         name.eq_ignore_ascii_case(b"Transfer-Encoding")
@@ -205,15 +207,21 @@ fn answered(
         status => status,
     };
     let is_broken = !ok || part.is_broken_part();
+    // An end has not been seen either where there is no body.
+    let is_cut = is_broken || part.method == Method::Head;
     if status == 0 {
         status = if is_broken { 500 } else { 200 };
     }
     if is_broken && body.is_empty() {
         // A page of an error that has not been made would have had one.
         special::set_content_type(&mut part);
+        if part.error_status() != 0 {
+            // The length is that of an answer which has been given up.
+            part.out.content_length = None;
+        }
     }
     let mut list = answer.list();
-    list.number(f64::from(status)).boolean(is_broken).text(&body).table();
+    list.number(f64::from(status)).boolean(is_cut).text(&body).table();
     if let Some(kind) = part.out.content_type_parts() {
         list.text(b"Content-Type").text(&kind.concat());
     }

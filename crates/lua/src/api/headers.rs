@@ -238,6 +238,11 @@ fn set_in(r: &mut Request, args: &Args<'_>, _: &mut Answer) -> i32 {
 }
 
 fn raw_header(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    if let Some(head) = r.raw_head() {
+        let line = head.iter().position(|byte| *byte == b'\n').map_or(head.len(), |at| at + 1);
+        answer.text.extend_from_slice(&head[if args.i == 0 { 0 } else { line }..]);
+        return code::TEXT;
+    }
     if args.i == 0 {
         answer.text.extend_from_slice(r.request_line());
         answer.text.extend_from_slice(b"\r\n");
