@@ -74,22 +74,28 @@ local function done(compiled)
     end
 end
 
+local COMPILED_AGAIN_MAX = 100
+
 -- Matches an expression that others may have been compiled behind: if it was let go of, it is compiled again.
 local function go_on(compiled, subject, pos)
     local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, pos, 0)
-    if code == 4 then
-        local regex, options = compiled.regex, compiled.options
+    if code ~= 4 then
+        return code
+    end
+    local regex, options = compiled.regex, compiled.options
+    -- A finalizer may run behind each of these as well.
+    for _ = 1, COMPILED_AGAIN_MAX do
         if C(OP_COMPILE, 0, regex, #regex, options, #options, 0, 0) ~= 5 then
             return -1
         end
         compiled.id = weir.list()[1]
         code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, pos, 0)
-        if code == 4 then
-            -- Whether there is a match is not known.
-            error("an expression was let go of twice", 0)
+        if code ~= 4 then
+            return code
         end
     end
-    return code
+    -- Whether there is a match is not known.
+    error("an expression is let go of again and again", 0)
 end
 
 local function why_not()

@@ -27,10 +27,14 @@ end
 
 function socket.tcp()
     local id, run, size, keep, logs, read_ms, send_ms, connect_ms = new()
-    return setmetatable({
-        id = id, size = size, keep = keep, logs = logs, run = run,
-        read_ms = read_ms, send_ms = send_ms, connect_ms = connect_ms,
-    }, meta)
+    -- Made of constants it is copied at its size, with room for what connecting adds.
+    local sock = {
+        id = 0, size = 0, keep = 0, logs = false, run = 0, read_ms = 0, send_ms = 0, connect_ms = 0,
+        connected = false, connecting = false, reused = 0,
+    }
+    sock.id, sock.size, sock.keep, sock.logs, sock.run = id, size, keep, logs, run
+    sock.read_ms, sock.send_ms, sock.connect_ms = read_ms, send_ms, connect_ms
+    return setmetatable(sock, meta)
 end
 socket.stream = socket.tcp
 
