@@ -224,6 +224,13 @@ impl Dict {
             Err(TryLockError::Poisoned(state)) => return state.into_inner(),
             Err(TryLockError::WouldBlock) => {}
         }
+        self.waiting.fetch_add(1, Relaxed);
+        let state = self.lock_in_time();
+        self.waiting.fetch_sub(1, Relaxed);
+        state
+    }
+
+    fn lock_in_time(&self) -> MutexGuard<'_, State> {
         let mut pauses = 1;
         while pauses <= PAUSES {
             (0..pauses).for_each(|_| std::hint::spin_loop());
@@ -233,10 +240,7 @@ impl Dict {
                 Err(TryLockError::WouldBlock) => pauses *= 2,
             }
         }
-        self.waiting.fetch_add(1, Relaxed);
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.waiting.fetch_sub(1, Relaxed);
-        state
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Between two slices. The lock goes to whoever asks first, which without this is the same one again and
