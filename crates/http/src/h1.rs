@@ -360,11 +360,6 @@ async fn end_body(conn: &Rc<Connection>, r: &mut Box<Request>) -> Option<After> 
         return None;
     }
     let keeps = r.flags.keepalive && !conn.ends_unannounced();
-    // A client that still waits for "100 Continue" may or may not send its body now.
-    if keeps && r.body.awaits_continue() {
-        linger(conn, Rc::clone(r.loc())).await;
-        return Some(After::Close);
-    }
     if !keeps && !r.flags.discard_body {
         return None;
     }
