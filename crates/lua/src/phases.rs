@@ -253,7 +253,6 @@ pub(crate) fn begin_worker(worker: &Rc<Worker>, block: Block) {
     captured::begin(of, number, capture.map(|bytes| *bytes as usize));
     let Some(main) = main_of(&gen.shared, block).filter(|main| main.is_used) else { return };
     let vm = Vm::of(worker, &gen.shared, block);
-    vm.serves(&gen);
     if let Some(code) = main.init_worker {
         Run::new(&vm, context::INIT_WORKER).begin(Who::Nobody, code);
     }

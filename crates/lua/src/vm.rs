@@ -15,8 +15,7 @@ use crate::site::{Block, Who};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use weir_core::generation::Generation;
-use weir_core::generation::WorkerGen;
+use weir_core::generation::{Generation, WorkerGen};
 use weir_core::logger::LogLevel;
 use weir_core::session::Part as _;
 use weir_core::{Session as _, Worker};
@@ -104,6 +103,10 @@ impl Vm {
         };
         let vms = worker.local::<Vms>();
         let fresh = Vm::new(Rc::downgrade(worker), gen, block);
+        let newest = worker.generation();
+        if newest.shared.number == gen.number {
+            fresh.served.replace(Rc::downgrade(&newest));
+        }
         vms.0.borrow_mut().push(Rc::clone(&fresh));
         if let Some(spent) = &spent {
             spent.give_way(&vms);
@@ -246,11 +249,6 @@ impl Vm {
         }
     }
 
-    /// It is what its worker begins to serve by.
-    pub(crate) fn serves(&self, gen: &Rc<WorkerGen>) {
-        self.served.replace(Rc::downgrade(gen));
-    }
-
     /// By a request, a timer, or a connection that may have a request of its generation yet.
     fn is_in_use(self: &Rc<Vm>) -> bool {
         // The worker's list has it, and who asks.
@@ -268,6 +266,12 @@ impl Vm {
     /// The configuration of the block.
     pub(crate) fn main(&self) -> Option<&LuaMain> {
         main_of(&self.gen, self.block)
+    }
+
+    /// No text of Lua's is longer.
+    pub(crate) fn text_max_bytes(&self) -> usize {
+        const OF_LUA: usize = 0x7fff_ff00;
+        self.main().map_or(usize::MAX, LuaMain::memory_max).min(OF_LUA)
     }
 
     pub(crate) fn next(&self) -> u64 {

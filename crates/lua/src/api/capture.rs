@@ -1,6 +1,5 @@
 //! `ngx.location.capture`: subrequests whose answers are kept.
 
-use super::socket::TEXT_MAX_BYTES;
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{ACCESS, CONTENT, PRECONTENT, REWRITE};
@@ -75,8 +74,7 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     subrequest::without_pages(&mut part);
     subrequest::capture(&mut part);
     // `subrequest_output_buffer_size` is not about these.
-    let most = state.vm.main().map_or(usize::MAX, |main| main.memory_max());
-    subrequest::keep_up_to(&mut part, most.min(TEXT_MAX_BYTES) as u64);
+    subrequest::keep_up_to(&mut part, state.vm.text_max_bytes() as u64);
     if options & (with::COPY_VARS | with::SHARE_VARS) == 0 {
         part.values.clear();
         part.values.is_computed = true;

@@ -151,11 +151,9 @@ fn set_out(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
         return code::TRUE;
     }
     // What is taken away is not sent by itself either.
-    if is(&name, b"Server") {
-        r.out.has_server = true;
-    } else if is(&name, b"Date") {
-        r.out.has_date = true;
-    } else if is(&name, b"Location") {
+    r.out.has_server |= is(&name, b"Server");
+    r.out.has_date |= is(&name, b"Date");
+    if is(&name, b"Location") {
         // It is sent as it stands, also where it is a path.
         r.flags.own_location = false;
     } else if is(&name, b"Accept-Ranges") {

@@ -48,8 +48,6 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("sock_defaults", WAITING, |state, _, answer| defaults(state, answer)),
 ];
 
-/// No text of Lua's is longer.
-pub(super) const TEXT_MAX_BYTES: usize = 0x7fff_ff00;
 /// What a single read asks the system for, where no location says.
 const ROOM_BYTES: usize = 4 * 1024;
 /// What one call may read altogether, where no location says.
@@ -797,7 +795,7 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         (channel, sock.read_ms)
     };
     // No state would take a longer text.
-    let most = state.vm.main().map_or(usize::MAX, |main| main.memory_max()).min(TEXT_MAX_BYTES);
+    let most = state.vm.text_max_bytes();
     let busy = Busy::new(sock, true);
     debug(state, || format!("lua tcp socket read timeout: {timeout}"));
     state.wait(

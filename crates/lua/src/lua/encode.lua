@@ -168,8 +168,6 @@ function ngx.decode_args(text, max)
     local all, e = decode_args(max or 100, text)
     if e then
         weir.debug("lua hit query args limit ", max or 100)
-    end
-    if e then
         return all, e
     end
     return all

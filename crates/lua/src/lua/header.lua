@@ -95,8 +95,6 @@ function ngx.resp.get_headers(max, keep_case)
     if e then
         max = max or 100
         weir.debug("lua exceeding response header limit ", max + 1, " > ", max)
-    end
-    if e then
         return all, e
     end
     return all

@@ -65,8 +65,6 @@ function req.get_headers(max, keep_case)
     end
     if e then
         weir.debug("lua exceeding request header limit ", n + 1, " > ", n)
-    end
-    if e then
         return all, e
     end
     return all
@@ -146,8 +144,6 @@ function req.get_uri_args(max, t)
     end
     if e then
         weir.debug("lua hit query args limit ", n)
-    end
-    if e then
         return all, e
     end
     return all
@@ -157,10 +153,10 @@ req.get_query_args = req.get_uri_args
 function req.get_post_args(max)
     local n = count(max, "get_post_args")
     local all, e = post_args(n)
-    if all and e then
-        weir.debug("lua hit query args limit ", n)
-    end
     if e then
+        if all then
+            weir.debug("lua hit query args limit ", n)
+        end
         return all, e
     end
     return all
