@@ -135,3 +135,16 @@ fn lua_regex_split_tells_the_first_group() {
         {1=a 2=b 3=c} {1=a 2=\u{fffd} 3=\u{fffd} 4=b} {}\nnil pcre_exec() failed: -36\n";
     assert_eq!(said, expected);
 }
+
+/// `jit_stack_size` is memory of each worker: it has a bound, and what is beyond is refused.
+#[test]
+fn lua_regex_jit_stack_size_has_a_bound() {
+    let said = said(
+        "init_by_lua_block { require 'ngx.re'.opt('jit_stack_size', 8 * 1024 * 1024) }",
+        r##"local opt = require "ngx.re".opt
+        show(re.match(("/abcdef"):rep(5000), "^(?:a|b|/|[c-f])+$", "jo")[0] == ("/abcdef"):rep(5000))
+        for _, size in ipairs { 1, 64 * 1024 * 1024, 0, 1e12, 0/0 } do show((pcall(opt, "jit_stack_size", size))) end
+        show(re.find("ab", "b", "jo"))"##,
+    );
+    assert_eq!(said, "true\ntrue\ntrue\nfalse\nfalse\nfalse\n2 2\n");
+}

@@ -17,6 +17,8 @@ const HEAP_KIB: u32 = 1024;
 /// subject in pieces of a byte.
 const AGAIN_STEPS: u32 = 10_000_000;
 const AGAIN_HEAP_KIB: u32 = 524_288;
+/// What a stack of the JIT's begins with.
+const JIT_STACK_BYTES: usize = 32 * 1024;
 /// A subject longer than this may need more steps than the first limit for being long.
 const LONG_SUBJECT_BYTES: usize = 32_768;
 /// What DFA matching may take. All states that the expression can be in are looked at for each byte, and compared with
@@ -29,6 +31,8 @@ const DFA_HEAP_KIB: u32 = 32_768;
 
 /// The error of who begins behind the subject's end.
 pub const BAD_OFFSET: i32 = sys::PCRE2_ERROR_BADOFFSET;
+/// That of who has no room for the answer.
+pub const NO_MEMORY: i32 = sys::PCRE2_ERROR_NOMEMORY;
 
 /// What an expression is compiled with.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -196,6 +200,16 @@ impl Limits {
     }
 }
 
+/// What the JIT's code has for going back. As long as nobody asks for one it has 32 KB of the thread's stack.
+struct Stack(NonNull<sys::pcre2_jit_stack_8>);
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: it is this value's own.
+        unsafe { sys::pcre2_jit_stack_free_8(self.0.as_ptr()) }
+    }
+}
+
 /// Where the groups of a match are written to, with the interpreter's memory.
 struct Places {
     data: NonNull<sys::pcre2_match_data_8>,
@@ -230,6 +244,8 @@ impl Places {
 /// Matches expressions, one at a time: what that takes is asked for once.
 pub struct Matcher {
     first: Limits,
+    /// That `first` has been given.
+    stack: Option<Stack>,
     again: Limits,
     dfa: Limits,
     /// Somebody has said how many steps there are.
@@ -246,6 +262,7 @@ impl Matcher {
         let first = steps.unwrap_or(STEPS);
         Some(Matcher {
             first: Limits::new(first, HEAP_KIB, None)?,
+            stack: None,
             again: Limits::new(steps.unwrap_or(AGAIN_STEPS), AGAIN_HEAP_KIB, None)?,
             dfa: Limits::new(steps.unwrap_or(AGAIN_STEPS), DFA_HEAP_KIB, Some(DFA_DEPTH))?,
             is_strict: steps.is_some(),
@@ -253,6 +270,23 @@ impl Matcher {
             found_again: Vec::new(),
             states: Vec::new(),
         })
+    }
+
+    /// Lets the JIT's code go back further, in memory that grows up to so many bytes and stays. What that is not enough
+    /// for is matched by the interpreter as before. `false`: there is no memory for it.
+    pub fn set_jit_stack(&mut self, bytes: usize) -> bool {
+        let least = bytes.min(JIT_STACK_BYTES);
+        // SAFETY: without a general context the library asks for memory by malloc.
+        let stack = unsafe { sys::pcre2_jit_stack_create_8(least, bytes, ptr::null_mut()) };
+        let Some(stack) = NonNull::new(stack) else { return false };
+        // SAFETY: both are this matcher's, which matches one expression at a time; the stack goes when another takes
+        // its place here, or with the limits that refer to it.
+        unsafe {
+            let limits = self.first.0.as_ptr();
+            sys::pcre2_jit_stack_assign_8(limits, None, stack.as_ptr().cast());
+        }
+        self.stack = Some(Stack(stack));
+        true
     }
 
     /// Searches from byte `at` on, which `^` and looks behind see past. A match's groups are beginnings and ends by
@@ -462,6 +496,22 @@ mod tests {
             let found = find("^(?:a|b|/|[c-f])+$", options, &path);
             assert_eq!(found, Ok(Some(vec![0, path.len()])), "{options:?}");
         }
+    }
+
+    /// Where the JIT's code has no room, the interpreter needs more steps than there are here.
+    #[test]
+    fn a_stack_that_is_asked_for_is_used() {
+        let path = b"/abcdef".repeat(5_000);
+        let expression = Expression::new(b"^(?:a|b|/|[c-f])+$", JIT).expect("a pattern");
+        let mut matcher = Matcher::new(Some(10_000)).expect("memory");
+        let mut is_found = |matcher: &mut Matcher| {
+            matcher.find(&expression, &path, 0).map(|found| found.is_some())
+        };
+        assert_eq!(is_found(&mut matcher), Err(-47));
+        assert!(matcher.set_jit_stack(4096));
+        assert_eq!(is_found(&mut matcher), Err(-47));
+        assert!(matcher.set_jit_stack(8 << 20));
+        assert_eq!(is_found(&mut matcher), Ok(true));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `ngx.re`: expressions are compiled and matched here, everything else is the Lua side's.
 
+use crate::conf::LuaMain;
 use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::ANY;
@@ -15,6 +16,14 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("re_exec", ANY, exec),
     OpRow::any("re_free", ANY, free),
     OpRow::any("re_replace", ANY, replace),
+    OpRow::any("re_jit_stack", ANY, |state, args, _| {
+        let mut known = state.vm.compiled.known.borrow_mut();
+        let matcher = known.matcher(state.vm.main());
+        match matcher.is_some_and(|matcher| matcher.set_jit_stack(args.x as usize)) {
+            true => code::TRUE,
+            false => code::FALSE,
+        }
+    }),
 ];
 
 /// Expressions that are not kept and that somebody may go on with.
@@ -75,6 +84,16 @@ impl Known {
         }
     }
 
+    /// Who matches, with the limits of that configuration; there may be no memory for one.
+    fn matcher(&mut self, main: Option<&LuaMain>) -> Option<&mut Matcher> {
+        if self.matcher.is_none() {
+            let limit = main.and_then(|m| m.regex_match_limit.as_option().copied()).unwrap_or(0);
+            let steps = u32::try_from(limit).unwrap_or(u32::MAX);
+            self.matcher = Matcher::new((steps > 0).then_some(steps));
+        }
+        self.matcher.as_mut()
+    }
+
     /// The expression of that number and who matches it.
     fn at_hand(&mut self, number: u64) -> Option<(&Expression, &mut Matcher)> {
         Some((self.all.get(&number)?, self.matcher.as_mut()?))
@@ -113,16 +132,9 @@ fn options(letters: &[u8], is_kept: bool) -> Options {
 fn compile(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let main = state.vm.main();
     let mut known = state.vm.compiled.known.borrow_mut();
-    if known.matcher.is_none() {
-        let limit = main.and_then(|m| m.regex_match_limit.as_option().copied()).unwrap_or(0);
-        let steps = u32::try_from(limit).unwrap_or(u32::MAX);
-        known.matcher = Matcher::new((steps > 0).then_some(steps));
-        if known.matcher.is_none() {
-            return answer.fail(format!(
-                "regex \"{}\" compilation failed: no memory",
-                args.a.escape_ascii()
-            ));
-        }
+    if known.matcher(main).is_none() {
+        let shown = args.a.escape_ascii();
+        return answer.fail(format!("regex \"{shown}\" compilation failed: no memory"));
     }
     let keep = args.b.contains(&b'o');
     let max = main.and_then(|m| m.regex_cache.as_option().copied()).unwrap_or(1024);
@@ -186,9 +198,6 @@ fn exec(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
 }
 
-/// What is longer is put together by the Lua side, whose memory is counted.
-const REPLACED_MAX_BYTES: usize = 16 << 20;
-
 /// A piece of a replacement.
 enum Part<'a> {
     Text(&'a [u8]),
@@ -209,10 +218,11 @@ fn part(packed: &[u8]) -> Option<(Part<'_>, &[u8])> {
 }
 
 /// The subject with what expression `args.id` finds replaced by the parts of `args.b`, once or (`args.x`) everywhere,
-/// and how often that was.
+/// and how often that was. `FALSE` is as in [`exec`].
 fn replace(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let most = state.vm.text_max_bytes();
     let mut known = state.vm.compiled.known.borrow_mut();
-    let Some((expression, matcher)) = known.at_hand(args.id) else { return code::OTHERWISE };
+    let Some((expression, matcher)) = known.at_hand(args.id) else { return code::FALSE };
     let (subject, mut copied, mut at) = (args.a, 0, 0);
     while at <= subject.len() {
         let groups = match matcher.find(expression, subject, at) {
@@ -220,7 +230,7 @@ fn replace(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             Ok(None) => break,
             Err(e) => return answer.fail(e.to_string()),
         };
-        let Some(found) = place(groups, 0) else { break };
+        let Some(found) = place(groups, 0) else { return code::FALSE };
         answer.x += 1.0;
         // A look behind may have found what has been copied already.
         answer.text.extend_from_slice(subject.get(copied..found.start).unwrap_or_default());
@@ -234,8 +244,8 @@ fn replace(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             });
             parts = rest;
         }
-        if answer.text.len() > REPLACED_MAX_BYTES {
-            return code::OTHERWISE;
+        if answer.text.len() > most {
+            return answer.fail(pcre::NO_MEMORY.to_string());
         }
         copied = found.end;
         at = if found.is_empty() || found.end <= at { found.end.max(at) + 1 } else { found.end };

@@ -77,8 +77,8 @@ end
 local COMPILED_AGAIN_MAX = 100
 
 -- Matches an expression that others may have been compiled behind: if it was let go of, it is compiled again.
-local function go_on(compiled, subject, pos)
-    local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, pos, 0)
+local function ask(what, compiled, subject, with, x)
+    local code = C(what, compiled.id, subject, #subject, with, #with, x, 0)
     if code ~= 4 then
         return code
     end
@@ -89,13 +89,17 @@ local function go_on(compiled, subject, pos)
             return -1
         end
         compiled.id = weir.list()[1]
-        code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, pos, 0)
+        code = C(what, compiled.id, subject, #subject, with, #with, x, 0)
         if code ~= 4 then
             return code
         end
     end
     -- Whether there is a match is not known.
     error("an expression is let go of again and again", 0)
+end
+
+local function go_on(compiled, subject, pos)
+    return ask(OP_EXEC, compiled, subject, "", pos)
 end
 
 local function why_not()
@@ -267,11 +271,11 @@ function re.gmatch(subject, regex, options)
     return setmetatable({ compiled = compiled, subject = subject, pos = 0 }, iterator)
 end
 
--- A template as texts and numbers of groups. Those that code makes anew each time do not stay.
+-- Templates as Rust reads them. Those that code makes anew each time do not stay.
 local TEMPLATES_MAX = 1024
 local templates, templates_n = {}, 0
 
--- As Rust reads them: whether it is a group, and its number, or the length of the text and the text.
+-- Texts and numbers of groups: whether it is a group, and its number, or the length of the text and the text.
 local function packed(parts)
     local all = {}
     for i, part in ipairs(parts) do
@@ -285,11 +289,11 @@ local function packed(parts)
 end
 
 local function template_of(replace)
-    local parts = templates[replace]
-    if parts then
-        return parts
+    local known = templates[replace]
+    if known then
+        return known
     end
-    parts = {}
+    local parts = {}
     local at, n = 1, 0
     while true do
         local from = find(replace, "$", at, true)
@@ -333,25 +337,75 @@ local function template_of(replace)
     if at <= #replace then
         parts[n + 1] = sub(replace, at)
     end
-    parts.packed = packed(parts)
     if templates_n == TEMPLATES_MAX then
         templates, templates_n = {}, 0
     end
-    templates[replace], templates_n = parts, templates_n + 1
-    return parts
+    local template = packed(parts)
+    templates[replace], templates_n = template, templates_n + 1
+    return template
+end
+
+local TEXT, TEXT_LATE = 2, 11
+
+local function by_template(compiled, subject, template, global)
+    local code = ask(OP_REPLACE, compiled, subject, template, global and 1 or 0)
+    if code == 0 then
+        return subject, 0
+    elseif code ~= TEXT and code ~= TEXT_LATE then
+        return nil, nil, why_not()
+    end
+    local from = code == TEXT and out or late
+    return ffi_string(from.p, from.n), tonumber(from.x)
+end
+
+local function by_function(compiled, subject, replace, global)
+    local result, n, count, pos, copied = {}, 0, 0, 0, 0
+    local length = #subject
+    while true do
+        local code = go_on(compiled, subject, pos)
+        local at = places(code)
+        if code == -1 then
+            return nil, nil, why_not()
+        elseif not at then
+            break
+        end
+        count = count + 1
+        local from, to = tonumber(at[0]), tonumber(at[1])
+        if from > copied then
+            n = n + 1
+            result[n] = sub(subject, copied + 1, from)
+        end
+        n = n + 1
+        result[n] = tostring(replace(collect(compiled, subject, at)))
+        copied, pos = to, to
+        if from == to then
+            pos = pos + 1
+            if pos > length then
+                break
+            end
+        end
+        if not global then
+            break
+        end
+    end
+    if count == 0 then
+        return subject, 0
+    end
+    if copied < length then
+        n = n + 1
+        result[n] = sub(subject, copied + 1)
+    end
+    return concat(result), count
 end
 
 local function substitute(subject, regex, replace, options, global)
     subject = text(subject)
-    local is_function = type(replace) == "function"
-    local parts
-    if not is_function then
-        if type(replace) ~= "string" then
-            replace = tostring(replace)
-        end
+    local how, with = by_function, replace
+    if type(replace) ~= "function" then
         local e
-        parts, e = template_of(replace)
-        if not parts then
+        how = by_template
+        with, e = template_of(text(replace))
+        if not with then
             weir.report(2, e)
             -- What the expression itself lacks is told first.
             local compiled, why = begin(regex, options)
@@ -366,76 +420,12 @@ local function substitute(subject, regex, replace, options, global)
     if not compiled then
         return nil, nil, e
     end
-    if parts then
-        -- In one go, as long as it is of a usual size.
-        local with = parts.packed
-        local code = C(OP_REPLACE, compiled.id, subject, #subject, with, #with, global and 1 or 0, 0)
-        if code == 2 then
-            local whole, count = ffi_string(out.p, out.n), tonumber(out.x)
-            done(compiled)
-            return whole, count
-        elseif code == 0 then
-            done(compiled)
-            return subject, 0
-        elseif code == -1 then
-            local why = why_not()
-            done(compiled)
-            return nil, nil, why
-        end
-    end
-    local result, n, count, pos, copied = {}, 0, 0, 0, 0
-    local length = #subject
-    while true do
-        local code = go_on(compiled, subject, pos)
-        local at = places(code)
-        if not at then
-            if code == -1 then
-                local why = why_not()
-                done(compiled)
-                return nil, nil, why
-            end
-            break
-        end
-        count = count + 1
-        local from, to = tonumber(at[0]), tonumber(at[1])
-        if from > copied then
-            n = n + 1
-            result[n] = sub(subject, copied + 1, from)
-        end
-        if is_function then
-            n = n + 1
-            result[n] = tostring(replace(collect(compiled, subject, at)))
-        else
-            for _, part in ipairs(parts) do
-                if type(part) == "string" then
-                    n = n + 1
-                    result[n] = part
-                elseif part <= compiled.groups and at[part * 2] ~= UNSET then
-                    n = n + 1
-                    result[n] = sub(subject, tonumber(at[part * 2]) + 1, tonumber(at[part * 2 + 1]))
-                end
-            end
-        end
-        copied, pos = to, to
-        if from == to then
-            pos = pos + 1
-            if pos > length then
-                break
-            end
-        end
-        if not global then
-            break
-        end
-    end
+    local whole, count, why = how(compiled, subject, with, global)
     done(compiled)
-    if count == 0 then
-        return subject, 0
+    if why then
+        return nil, nil, why
     end
-    if copied < length then
-        n = n + 1
-        result[n] = sub(subject, copied + 1)
-    end
-    return concat(result), count
+    return whole, count
 end
 
 function re.sub(subject, regex, replace, options)
@@ -449,10 +439,17 @@ end
 package.preload["ngx.re"] = function()
     local M = { version = "0.1", _VERSION = "0.1" }
 
+    local OP_JIT_STACK = op "re_jit_stack"
+    local JIT_STACK_MAX_BYTES = 64 * 1024 * 1024
+
     function M.opt(option, value)
         if option == "jit_stack_size" then
             if type(value) ~= "number" then
                 error("wrong type of value: number expected", 2)
+            elseif not (value >= 1 and value <= JIT_STACK_MAX_BYTES) then
+                error("jit_stack_size is up to 64 MB, for each worker: " .. value, 2)
+            elseif C(OP_JIT_STACK, 0, "", 0, "", 0, value, 0) ~= 1 then
+                error("failed to set pcre jit stack: no memory", 2)
             end
             return
         end
