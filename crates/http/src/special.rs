@@ -63,10 +63,11 @@ fn send_error_page(r: &mut Request, status: u16, page: &ErrorPage) -> Flow {
         Some(code) => code,
         None => status,
     };
-    if page.overwrite == Some(0) {
-        r.err_status = 0;
-    } else if page.overwrite.is_some_and(|code| code != 200) {
-        r.body.expect_continue = false;
+    match page.overwrite {
+        Some(0) => r.err_status = 0,
+        Some(200) => {}
+        // Who is refused is not asked for a body, as nginx has it.
+        _ => r.body.expect_continue = false,
     }
     let target = r.eval(&page.target);
     if target.first() == Some(&b'/') {

@@ -18,7 +18,7 @@ use weir_core::{ConnError, Connection, LocalFuture};
 use weir_http::body::{self, BodyError};
 use weir_http::lent::Toward;
 use weir_http::{ClientWatch, Request};
-use weir_runtime::clock;
+use weir_runtime::{clock, event_loop};
 use weir_stream::Session;
 use weir_upstream::balancer::Balancing;
 
@@ -503,7 +503,12 @@ async fn secure(s: &mut Session, read: &[u8], deadline: u64) -> Reply {
 }
 
 async fn drain(r: &mut Request, leave: u64) -> Reply {
-    match r.drain(leave).await {
+    let done = r.drain(leave).await;
+    if leave == 0 && r.awaits_turn() {
+        // The frames are with the connection's task, which sends them now.
+        event_loop::yield_now().await;
+    }
+    match done {
         Ok(()) => Reply { code: code::NUMBER, x: 1.0, text: Vec::new() },
         Err(ConnError::Timeout) => Reply::fail("timeout"),
         Err(_) => Reply::fail("client aborted"),
