@@ -1,6 +1,7 @@
 //! Lua: what somebody has met who has moved an application of OpenResty's.
 
 use super::lua_mends::start;
+use weir_tests::h2::H2;
 use weir_tests::Origin;
 
 /// Arguments of other functions are as many as these give: one, and a second where something was cut.
@@ -154,4 +155,50 @@ fn the_log_counts_what_a_raw_socket_sends() {
     assert_eq!(server.raw(b"GET /?fails=1 HTTP/1.1\r\nHost: a\r\n\r\n").len(), 3000019);
     let lines = server.log_lines("sent.log", 2);
     assert!(lines[0].ends_with(" 3000019 OK") && lines[1].ends_with(" 3000019 "), "{lines:?}");
+}
+
+/// `ngx.flush(true)` over HTTP/2: what it waits for has left, whatever the code does next; here it holds its worker until
+/// the client has read.
+#[test]
+fn what_is_flushed_over_http2_has_left() {
+    let server = start(
+        "http2 on;",
+        r#"location / { lua_log_blocking_calls off; content_by_lua_block {
+            ngx.say("first") ngx.flush(true)
+            local begun = os.clock() repeat local read = io.open("%%DIR%%/read") until read or os.clock() - begun > 5
+            error("broken off") } }"#,
+    );
+    let mut h2 = H2::connect(&server);
+    h2.get("/");
+    let data = h2.expect(0);
+    assert_eq!((data.payload.as_slice(), data.ends_stream()), (&b"first\n"[..], false));
+    assert!(!server.error_log().contains("broken off"), "the code has gone on");
+    server.write("read", "");
+    assert_eq!(h2.expect(3).code(), 2, "INTERNAL_ERROR");
+}
+
+/// A client that is refused by a page of the configuration's is not asked for its body.
+#[test]
+fn who_is_refused_is_not_asked_for_a_body() {
+    let server = start(
+        "",
+        r#"error_page 403 /refused; location = /refused { return 200 "refused"; }
+        location / { access_by_lua_block { ngx.exit(403) } content_by_lua_block { ngx.say("in") } }"#,
+    );
+    let mut client = server.connect();
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+    let head = client.read_until(b"\r\n\r\n");
+    assert!(head.starts_with(b"HTTP/1.1 403 Forbidden\r\n"), "{}", String::from_utf8_lossy(&head));
+}
+
+/// A long match in a template that has it often is an error, and takes no more memory than its bound.
+#[test]
+fn replacing_has_a_bound_within_one_match() {
+    let server = start(
+        "",
+        r#"location / { content_by_lua_block { local whole, n, e = ngx.re.gsub(("a"):rep(2^20), "^a+$", ("$0"):rep(3000), "jo") ngx.say(whole, n, e) } }"#,
+    );
+    assert_eq!(server.get("/").text(), "nilnilpcre_exec() failed: -48\n");
+    let peak = server.memory_peak();
+    assert!(peak < 700 << 20, "{peak} bytes");
 }

@@ -107,7 +107,7 @@ const INIT_WORKER: [Row; 3] = by_lua!(
     |cf, d| { put_main::<Request>(cf, d, |main| &mut main.init_worker) }
 );
 const EXIT_WORKER: [Row; 3] =
-    by_lua!("exit_worker", Context::HTTP, "Runs when a worker ends.", |cf, d| {
+    by_lua!("exit_worker", Context::HTTP, "Runs behind a worker's last request: when it ends, and at a reload on the thread that serves, which it must not hold.", |cf, d| {
         put_main::<Request>(cf, d, |main| &mut main.exit_worker)
     });
 const SERVER_REWRITE: [Row; 3] =

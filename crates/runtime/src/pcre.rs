@@ -504,7 +504,7 @@ mod tests {
         let path = b"/abcdef".repeat(5_000);
         let expression = Expression::new(b"^(?:a|b|/|[c-f])+$", JIT).expect("a pattern");
         let mut matcher = Matcher::new(Some(10_000)).expect("memory");
-        let mut is_found = |matcher: &mut Matcher| {
+        let is_found = |matcher: &mut Matcher| {
             matcher.find(&expression, &path, 0).map(|found| found.is_some())
         };
         assert_eq!(is_found(&mut matcher), Err(-47));

@@ -198,6 +198,9 @@ fn exec(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
 }
 
+/// No replaced text is longer: a template that repeats a long match would take all memory.
+const REPLACED_MAX_BYTES: usize = 256 << 20;
+
 /// A piece of a replacement.
 enum Part<'a> {
     Text(&'a [u8]),
@@ -220,7 +223,7 @@ fn part(packed: &[u8]) -> Option<(Part<'_>, &[u8])> {
 /// The subject with what expression `args.id` finds replaced by the parts of `args.b`, once or (`args.x`) everywhere,
 /// and how often that was. `FALSE` is as in [`exec`].
 fn replace(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let most = state.vm.text_max_bytes();
+    let most = state.vm.text_max_bytes().min(REPLACED_MAX_BYTES);
     let mut known = state.vm.compiled.known.borrow_mut();
     let Some((expression, matcher)) = known.at_hand(args.id) else { return code::FALSE };
     let (subject, mut copied, mut at) = (args.a, 0, 0);
@@ -236,16 +239,17 @@ fn replace(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         answer.text.extend_from_slice(subject.get(copied..found.start).unwrap_or_default());
         let mut parts = args.b;
         while let Some((one, rest)) = part(parts) {
-            answer.text.extend_from_slice(match one {
+            let piece = match one {
                 Part::Text(text) => text,
                 Part::Group(group) => {
                     place(groups, group).and_then(|place| subject.get(place)).unwrap_or_default()
                 }
-            });
+            };
+            if answer.text.len() + piece.len() > most {
+                return answer.fail(pcre::NO_MEMORY.to_string());
+            }
+            answer.text.extend_from_slice(piece);
             parts = rest;
-        }
-        if answer.text.len() > most {
-            return answer.fail(pcre::NO_MEMORY.to_string());
         }
         copied = found.end;
         at = if found.is_empty() || found.end <= at { found.end.max(at) + 1 } else { found.end };

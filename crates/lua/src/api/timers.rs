@@ -17,7 +17,8 @@ use weir_runtime::{event_loop, timer};
 
 pub(super) const OPS: &[OpRow] =
     &[
-        OpRow::any("timer", ANY & !context::INIT, begin),
+        // What begins when a worker is over would never run.
+        OpRow::any("timer", ANY & !(context::INIT | context::EXIT_WORKER), begin),
         OpRow::any("timer_count", ANY, |state, args, answer| {
             let count =
                 if args.i == 0 { &state.vm.pending_timers } else { &state.vm.running_timers };

@@ -514,7 +514,7 @@ package.preload["ngx.re"] = function()
                 res[n] = sub(subject, tonumber(at[2]) + 1, tonumber(at[3]))
             end
             from_at = to
-            search = from == to and to or to
+            search = to
             if ctx then
                 ctx.pos = to + 1
             end
