@@ -8,6 +8,8 @@ fn versions_and_help() {
     assert_eq!(version.code, 0);
     assert!(version.stderr.starts_with("nginx version: "), "{}", version.stderr);
     assert!(run_cli(&["-V"], "").stderr.contains("configure arguments:"));
+    assert_eq!(run_cli(&["--help"], "").stderr, run_cli(&["-h"], "").stderr);
+    assert_eq!(run_cli(&["--version"], "").stderr, run_cli(&["-v"], "").stderr);
     let help = run_cli(&["-h"], "");
     assert_eq!(help.code, 0);
     for option in [

@@ -201,3 +201,43 @@ fn what_it_says_is_checked() {
         assert!(told(conf).contains(expected), "{conf}: {}", told(conf));
     }
 }
+
+/// serde_json's own map would keep the last of them, and what was said first would be lost without a word.
+#[test]
+fn a_key_that_is_named_twice_is_refused() {
+    let server = Setup::new(CONF).start();
+    let answer = send(&server, "POST", ONE, "{\"a\":\"1\",\"b\":\"2\",\"a\":\"3\"}");
+    assert_eq!(code(&answer), (409, "KeyvalKeyExists".to_string()));
+    assert_eq!(server.get("/api/9/http/keyvals/one").text(), "{}");
+    assert_eq!(send(&server, "PATCH", ONE, "{\"a\":\"1\",\"a\":\"1\"}").status, 409);
+}
+
+/// Each would read what the other has written.
+#[test]
+fn a_state_file_is_one_zones() {
+    let twice =
+        "events {} http { keyval_zone zone=one:64k state=x; keyval_zone zone=two:64k state=./x; }";
+    let out = run_cli(&["-t"], twice);
+    assert!(out.code != 0 && out.stderr.contains("another zone's already"), "{}", out.stderr);
+    let both = "events {} http { keyval_zone zone=one:64k state=x;
+        upstream u { zone u 64k; state x; } server { location / { proxy_pass http://u; } } }";
+    let out = run_cli(&["-t"], both);
+    assert!(out.code != 0 && out.stderr.contains("another zone's already"), "{}", out.stderr);
+}
+
+/// A text that was being written by a process that was killed has no use, and there is one for each that was.
+#[test]
+fn what_killed_writers_left_is_cleared_away() {
+    let server = Setup::new(CONF).start();
+    for name in ["one.keyval.123.new", "one.keyval.new", "one.keyval.x.new", "two.keyval.123.new"] {
+        server.write(name, "{");
+    }
+    assert_eq!(send(&server, "POST", ONE, "{\"a\":\"1\"}").status, 201);
+    let is_there = |name: &str| server.dir().join(name).exists();
+    assert!(!is_there("one.keyval.123.new"));
+    assert!(
+        is_there("one.keyval.new")
+            && is_there("one.keyval.x.new")
+            && is_there("two.keyval.123.new")
+    );
+}

@@ -6,6 +6,7 @@ mod access_allow_deny;
 mod access_log;
 mod addition;
 mod analyze;
+mod angie;
 mod api_certified;
 mod api_names;
 mod api_origin;

@@ -104,3 +104,24 @@ fn zones_of_tls_sessions_are_there() {
     let (pages, _, slots) = slab(&server, "tls");
     assert!(pages >= 1 && used(&slots) == 1, "{pages} {slots}");
 }
+
+/// What is used now is no count: it is not taken off when counts begin anew.
+#[test]
+fn what_is_in_use_does_not_begin_anew() {
+    let server = Setup::new(
+        "events {} http { keyval_zone zone=pairs:64k; upstream u { zone u 64k; server 127.0.0.1:1; }
+            server { listen 127.0.0.1:%%PORT_0%%; location /api { api write=on; allow 127.0.0.1; deny all; } } }",
+    )
+    .start();
+    let before = slab(&server, "u");
+    assert!(used(&before.2) > 0, "{}", before.2);
+    assert_eq!(server.request("DELETE", "/api/9/slabs/u", "").status, 204);
+    assert_eq!(slab(&server, "u"), before);
+    assert_eq!(server.request("DELETE", "/api/9/connections", "").status, 204);
+    let connections = server.get("/api/9/connections").text();
+    assert_eq!(
+        (number(&connections, "accepted"), number(&connections, "active")),
+        (1, 1),
+        "{connections}"
+    );
+}

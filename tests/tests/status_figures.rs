@@ -27,11 +27,11 @@ fn all_that_modules_report() {
     let empty = before.text();
     is_there(&empty, "\"connections\":{\"accepted\":");
     let req = |passed: u64, used: &str| {
-        format!("\"req\":{{\"passed\":{passed},\"delayed\":0,\"rejected\":0,\"delayed_dry_run\":0,\"rejected_dry_run\":0,\"size_bytes\":65536,\"used_bytes\":{used}")
+        format!("\"req\":{{\"passed\":{passed},\"delayed\":0,\"rejected\":0,\"delayed_dry_run\":0,\"rejected_dry_run\":0,\"skipped\":0,\"exhausted\":0,\"size_bytes\":65536,\"used_bytes\":{used}")
     };
     is_there(&empty, &req(0, "0}"));
     is_there(&empty, "\"stream\":{");
-    is_there(&empty, "\"of_stream\":{\"passed\":0,\"rejected\":0,\"rejected_dry_run\":0,\"size_bytes\":65536,\"used_bytes\":0}");
+    is_there(&empty, "\"of_stream\":{\"passed\":0,\"rejected\":0,\"rejected_dry_run\":0,\"skipped\":0,\"exhausted\":0,\"size_bytes\":65536,\"used_bytes\":0}");
     is_there(&empty, "\"c\":{\"size\":0,\"max_size\":8388608,\"cold\":");
     is_there(&empty, "\"alone\":{\"peers\":[{\"id\":0,");
     assert_eq!(server.get("/a").status, 200);

@@ -113,3 +113,38 @@ fn a_server_that_becomes_slow_is_seen() {
     let average_ms = number(one, "requestMsec");
     assert!((150..5000).contains(&average_ms), "{one}");
 }
+
+#[test]
+fn times_are_counted_up_to_bounds() {
+    let server = Setup::new(
+        "worker_processes 1; events {} http { vhost_traffic_status_histogram_buckets 0.1 5 10;
+            server { listen 127.0.0.1:%%PORT_0%%; server_name slow;
+                location / { return 204; }
+                location /slow { echo_sleep 0.2; echo slow; }
+                location /status { vhost_traffic_status_display; }
+                location /own { vhost_traffic_status_histogram_buckets 0.1; vhost_traffic_status_display; } } }",
+    )
+    .start();
+    for path in ["/", "/slow", "/slow"] {
+        server.get(path);
+    }
+    let buckets = |path: &str, zone: &str| {
+        let text = server.get(path).text();
+        let zone = part(part(&text, "serverZones"), zone);
+        part(zone, "requestBuckets").to_string()
+    };
+    let one = buckets("/status", "slow");
+    assert!(one.contains("\"msecs\":[100,5000,10000],\"counters\":[1,3,3]"), "{one}");
+    let all = buckets("/own", "*");
+    assert!(all.contains("\"msecs\":[100],\"counters\":[2]"), "{all}");
+    for (said, expected) in [
+        ("5 1", "more than the one before"),
+        ("x", "write seconds"),
+        ("0", "write seconds"),
+        (&"1 ".repeat(33), "more than 32"),
+    ] {
+        let said = format!("events {{}} http {{ vhost_traffic_status_histogram_buckets {said}; }}");
+        let out = run_cli(&["-t"], &said);
+        assert!(out.stderr.contains(expected), "{said}: {}", out.stderr);
+    }
+}

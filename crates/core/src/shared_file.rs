@@ -37,6 +37,8 @@ pub struct SharedFile {
     seen: Mutex<Seen>,
     /// What is in memory could not be written.
     is_behind: AtomicBool,
+    /// What processes that were killed have left beside it is cleared away by the first that is written.
+    is_cleared: AtomicBool,
 }
 
 /// Files are kept open as long as their numbers are compared with.
@@ -96,7 +98,8 @@ impl SharedFile {
     /// Nothing is read or opened.
     pub fn new(path: PathBuf, max_bytes: u64) -> Arc<SharedFile> {
         let (turn, seen) = (Mutex::default(), Mutex::default());
-        Arc::new(SharedFile { path, max_bytes, turn, seen, is_behind: AtomicBool::new(false) })
+        let (is_behind, is_cleared) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(SharedFile { path, max_bytes, turn, seen, is_behind, is_cleared })
     }
 
     /// Where it is.
@@ -166,6 +169,25 @@ impl SharedFile {
         Ok(())
     }
 
+    /// Removes the texts of processes that were killed before these had their name. Whoever may have one at work is kept out.
+    fn clear_away(&self) {
+        if self.is_cleared.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (Some(directory), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return;
+        };
+        for found in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            let found_name = found.file_name();
+            let rest = name.to_str().and_then(|own| found_name.to_str()?.strip_prefix(own));
+            let id = rest.and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".new"));
+            if id.is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit())) {
+                // If it does not go now, it does no harm.
+                let _ = std::fs::remove_file(found.path());
+            }
+        }
+    }
+
     /// Keeps other processes out until it is dropped. `None` where directories cannot be locked, or not opened: what follows
     /// tells of that.
     fn lock_directory(&self) -> Result<Option<File>, Failure> {
@@ -193,7 +215,10 @@ pub fn change<T, E: From<Failure>>(
 ) -> Result<T, E> {
     let Some(file) = kept.file() else { return change() };
     let _turn = lock(&file.turn);
-    let _all = file.lock_directory()?;
+    let all = file.lock_directory()?;
+    if all.is_some() {
+        file.clear_away();
+    }
     file.read(|text| kept.take(text)).map_err(Failure::Unread)?;
     let done = change()?;
     file.write(&kept.text()).map_err(|e| Failure::Unwritten(os_text(&e)))?;

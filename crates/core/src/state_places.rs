@@ -4,9 +4,9 @@
 use crate::os_text;
 use std::path::{Path, PathBuf};
 use weir_conf::Position;
-use weir_module::{slot, Cf, ConfType, Diagnostic, Level, Slots};
-use weir_runtime::files;
-use weir_runtime::process::Identity;
+use weir_module::{slot, Cf, ConfResult, ConfType, Diagnostic, Level, Slots};
+use weir_runtime::files::{self, Identity};
+use weir_runtime::process;
 
 /// Those that the configuration names, and whether anything writes them.
 #[derive(Default)]
@@ -21,8 +21,26 @@ impl ConfType for StatePlaces {
 }
 
 /// A directive there names a file that may be written while the server runs.
-pub fn declare(cf: &mut Cf, at: Position, path: &Path) {
-    cf.get::<StatePlaces>().all.push((path.to_path_buf(), at));
+///
+/// # Errors
+///
+/// The file is another directive's: each would read what the other has written.
+pub fn declare(cf: &mut Cf, at: Position, path: &Path) -> ConfResult {
+    let places = cf.get::<StatePlaces>();
+    if places.all.iter().any(|(other, _)| is_same(other, path)) {
+        let text = format!("state file \"{}\" is another zone's already", path.display());
+        return Err(Diagnostic::emerg(text)
+            .at(at)
+            .hint("give each zone a file of its own".to_string()));
+    }
+    places.all.push((path.to_path_buf(), at));
+    Ok(())
+}
+
+/// Whether both name one file, be it by links.
+fn is_same(a: &Path, b: &Path) -> bool {
+    let found = |path: &Path| std::fs::metadata(path).map(|found| Identity::of(&found)).ok();
+    a == b || found(a).is_some_and(|found_a| found(b) == Some(found_a))
 }
 
 /// The configuration has something that writes them.
@@ -31,7 +49,7 @@ pub fn are_written(cf: &mut Cf) {
 }
 
 /// What is to be told of their folders, each once; `who` writes, or whoever runs this.
-pub fn warnings(global: &Slots, who: Option<&Identity>) -> Vec<Diagnostic> {
+pub fn warnings(global: &Slots, who: Option<&process::Identity>) -> Vec<Diagnostic> {
     let mut told: Vec<&Path> = Vec::new();
     let mut out = Vec::new();
     let Some(places) = global.find::<StatePlaces>().filter(|p| p.is_written) else { return out };

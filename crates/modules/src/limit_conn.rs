@@ -325,7 +325,11 @@ const REPORTS: &[Report] =
     &[Report { path: "limit_conns", put: report }, Report { path: "/slabs", put: report_pages }];
 
 /// In the order of [`Status`].
-const OUTCOMES: &[&str] = &["passed", "rejected", "rejected_dry_run"];
+const OUTCOMES: &[&str] = &["passed", "rejected", "rejected_dry_run", "skipped", "exhausted"];
+/// What has no key, or one that is too long.
+const SKIPPED: usize = 3;
+/// What is refused for want of room, and is rejected too.
+const EXHAUSTED: usize = 4;
 
 fn report(_: &Served, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitConnMain>().zones {
@@ -407,10 +411,12 @@ fn is_refused<S: Limited>(s: &mut S, conf: &LimitConnLoc) -> bool {
             Some(entered)
         });
         match entered {
-            None | Some(Entered::Yes) => {}
+            None => Outcomes::count(&zone.outcomes, &s.conn().worker, SKIPPED),
+            Some(Entered::Yes) => {}
             Some(refused) => {
-                if matches!(refused, Entered::TooMany) {
-                    log_refusal(s, conf, limit);
+                match refused {
+                    Entered::TooMany => log_refusal(s, conf, limit),
+                    _ => Outcomes::count(&zone.outcomes, &s.conn().worker, EXHAUSTED),
                 }
                 drop(held);
                 let status = match *conf.refusal.dry_run {

@@ -240,7 +240,18 @@ fn report_pages(_: &Served, main: &Slots, figures: &mut Figures) {
 }
 
 /// In the order of [`Status`].
-const OUTCOMES: &[&str] = &["passed", "delayed", "rejected", "delayed_dry_run", "rejected_dry_run"];
+const OUTCOMES: &[&str] = &[
+    "passed",
+    "delayed",
+    "rejected",
+    "delayed_dry_run",
+    "rejected_dry_run",
+    // Behind them: what has no key, or one that is too long, and what is refused for want of room (which is rejected too).
+    "skipped",
+    "exhausted",
+];
+const SKIPPED: usize = 5;
+const EXHAUSTED: usize = 6;
 
 /// What the zone of a limit has said. All that it has let through are counted as passed by then.
 fn count(r: &Request, limit: &Limit, status: Status) {
@@ -490,7 +501,7 @@ fn decide(r: &mut Request, limits: &[Limit]) -> Decision {
             Some(bound.zone.ask(value, rate, limit.burst, now, is_last))
         });
         match asked {
-            None => {}
+            None => Outcomes::count(&bound.zone.outcomes, &r.conn().worker, SKIPPED),
             Some(Verdict::Charged { excess }) => {
                 waits = Some((delay_ms(limit, rate, excess), excess, i));
                 count(r, limit, Status::Passed);
@@ -502,6 +513,9 @@ fn decide(r: &mut Request, limits: &[Limit]) -> Decision {
             }
             Some(Verdict::Refused { excess }) => {
                 release(&reserved);
+                if excess.is_none() {
+                    Outcomes::count(&bound.zone.outcomes, &r.conn().worker, EXHAUSTED);
+                }
                 return Decision::Refuse { excess, limit: i };
             }
         }

@@ -12,7 +12,7 @@ use weir_script::template::Template;
 
 /// What became of who came to a zone, each under a number of its own.
 #[derive(Default)]
-pub struct Outcomes([Count; 5]);
+pub struct Outcomes([Count; 7]);
 
 impl Part for Outcomes {
     fn each(&self, fields: &mut Fields<'_>) {

@@ -16,6 +16,7 @@ mod servers;
 mod show;
 mod since;
 
+use crate::angie;
 use crate::keyval::Zone;
 use bytes::Bytes;
 pub(crate) use guard::ApiSrv;
@@ -53,7 +54,7 @@ const ROWS: &[Row] = &[Row::new(
     Context::LOCATION,
     Arity::NONE_ONE,
     "",
-    "Answers with what is counted, as JSON, by paths; with write=on, changes servers of upstreams and keyval zones.",
+    "Answers with what is counted, as JSON, by paths; with write=on, changes servers of upstreams and keyval zones; with a path, by Angie's.",
     set_api,
 )
 .once()
@@ -64,13 +65,16 @@ const ROWS: &[Row] = &[Row::new(
      (Host), and that an address or in server_name; so behind a proxy write \"proxy_set_header Host $host;\" there ($http_host where the \
      port is not the usual one), and that name into server_name here. DELETE has figures begin \
      anew as the API shows them, over an upgrade too; metrics and logs go on. There is no /license (build ends in -r32, \
-     the last release of NGINX Plus without it) and no /stream/zone_sync.",
+     the last release of NGINX Plus without it) and no /stream/zone_sync. With a path (\"api /status/;\", which may have \
+     variables) it is Angie's tree, read only, down to single figures (/status/http/server_zones/NAME/requests/total; date=epoch has dates \
+     as seconds): without what is not counted (passed of streams, sent of resolvers, refs), certificates, config_files and /config/.",
 )];
 
 /// The directive.
 pub const MODULE: HttpModule = HttpModule {
     rows: ROWS,
     slots: &[
+        angie::SLOT,
         SlotVtable::of::<ApiSrv>(),
         // As with all handlers, only an `if` or `limit_except` block has its location's.
         SlotVtable {
@@ -105,7 +109,7 @@ pub fn path_leads(path: &str) -> bool {
 
 /// Reads the body of a request that changes something; how many members it has.
 pub fn body_is_read(body: &[u8]) -> Option<usize> {
-    input::object(body).ok().map(|members| members.len())
+    input::object(body, |_| not_allowed()).ok().map(|members| members.len())
 }
 
 /// An `api` as read.
@@ -134,14 +138,14 @@ fn set_api(cf: &mut Cf, d: &Directive) -> ConfResult {
     let writes = match d.args.first().map(|a| &*a.text) {
         None | Some(b"write=off") => false,
         Some(b"write=on") => true,
+        Some(path) if path.starts_with(b"/") => return angie::set(cf, d),
         Some(other) => {
             let shown = String::from_utf8_lossy(other);
             let e = d.bad(0, format!("invalid parameter \"{shown}\""));
-            if shown.starts_with('/') {
-                let hint = "Angie's tree is not in Weir; write \"api;\": NGINX Plus's figures are below the location, as /9/http/upstreams";
-                return Err(e.hint(hint.to_string()));
-            }
-            return Err(e.hint("write \"api;\", or \"api write=on;\"".to_string()));
+            return Err(e.hint(
+                "write \"api;\", \"api write=on;\", or a path of Angie's tree, \"api /status/;\""
+                    .to_string(),
+            ));
         }
     };
     let place = here(cf);

@@ -252,7 +252,7 @@ fn set_zone<S: Session>(cf: &mut Cf, d: &Directive) -> ConfResult {
     }
     let mut store = Store::new(said.kind, said.size);
     if let Some(path) = &said.state {
-        state_places::declare(cf, d.position(), path);
+        state_places::declare(cf, d.position(), path)?;
         let wrong = |text: String| d.fail(format!("state file \"{}\": {text}", path.display()));
         match cf.read_state(path) {
             Ok(text) => file::fill(&mut store, &text, said.timeout_ms).map_err(wrong)?,

@@ -1,6 +1,7 @@
 //! What is shown of the server while it runs, and what may be changed then: one tree of figures, which modules
 //! report and nobody else knows, in several forms.
 
+mod angie;
 mod api;
 mod dashboard;
 mod keyval;

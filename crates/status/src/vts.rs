@@ -3,20 +3,24 @@
 //!
 //! Differences: everything is counted in any case, so that `vhost_traffic_status_zone` has nothing to switch on, and its size
 //! bounds nothing; there are no filters, no limits and no page: the other directives of the module are refused with what to
-//! write. Series of the last times (`requestMsecs`, `requestBuckets`) are empty, and counters have 64 bits (`overCounts` are 0).
+//! write. Series of the last times (`requestMsecs`) are empty, and counters have 64 bits (`overCounts` are 0).
 
 use crate::tree::gather;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use weir_base::units;
 use weir_core::figures::{Figure, Figures};
 use weir_core::{LocalFuture, SERVER_VERSION};
 use weir_http::body;
 use weir_http::conf::CoreLoc;
 use weir_http::module::{Flow, HttpModule};
 use weir_http::{long_text, special, Request};
-use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row};
+use weir_module::{
+    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
+    SlotVtable, Val,
+};
 use weir_runtime::{clock, process};
 use weir_wire::http1::request::Method;
 
@@ -45,9 +49,17 @@ const ROWS: &[Row] = &[
         "For who scrapes it. There is no page, no filter, no control and no Prometheus format: dashboard, api and metrics \
          are these. Requests for /format/json get the same. Servers without a name, or called _, are one, \"_\". requestMsec and \
          responseMsec are moving averages of each worker, put together by their requests: each time is one part in 32 (of \
-         upstreams' servers 16) where the module has the mean of the last 64. There are no histograms: requestMsecs, \
-         requestBuckets and those of responses are empty; metrics has them.",
+         upstreams' servers 16) where the module has the mean of the last 64. requestMsecs and responseMsecs are empty.",
     ),
+    Row::new(
+        "vhost_traffic_status_histogram_buckets",
+        Context::HS.or(Context::LOCATION),
+        Arity::ONE_MORE,
+        "",
+        "Up to which times, in seconds, vhost_traffic_status_display counts requests (requestBuckets, responseBuckets).",
+        set_buckets,
+    )
+    .note("That of the location that shows them counts. A count is exact at 0.0005, 0.001, 0.0025, and so on to 10, elsewhere to a part in 32 of the time."),
     Row::new(
         "vhost_traffic_status_display_format",
         Context::HS.or(Context::LOCATION),
@@ -60,7 +72,43 @@ const ROWS: &[Row] = &[
 ];
 
 /// The directives.
-pub const MODULE: HttpModule = HttpModule { rows: ROWS, ..HttpModule::EMPTY };
+pub const MODULE: HttpModule =
+    HttpModule { rows: ROWS, slots: &[SlotVtable::of::<VtsLoc>()], ..HttpModule::EMPTY };
+
+/// Bounds of buckets, in milliseconds.
+#[derive(Default)]
+struct VtsLoc {
+    buckets: Val<Arc<[u64]>>,
+}
+
+impl ConfType for VtsLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, outer: &VtsLoc) -> ConfResult {
+        merge_values!(self, outer; buckets = Arc::from([]));
+        Ok(())
+    }
+}
+
+/// The module's own bound.
+const BUCKETS_MAX: usize = 32;
+
+fn set_buckets(cf: &mut Cf, d: &Directive) -> ConfResult {
+    if d.args.len() > BUCKETS_MAX {
+        return Err(d.fail(format!("more than {BUCKETS_MAX} buckets")));
+    }
+    let mut bounds = Vec::new();
+    for i in 0..d.args.len() {
+        let ms = units::parse_fixed(d.arg(i), 3).filter(|ms| *ms > 0);
+        let ms = ms.ok_or_else(|| d.invalid(i).hint("write seconds, as 0.005".to_string()))?;
+        if bounds.last().is_some_and(|last| *last >= ms) {
+            return Err(d.bad(i, "each is to be more than the one before"));
+        }
+        bounds.push(ms);
+    }
+    cf.get::<VtsLoc>().buckets.once(d, Arc::from(bounds))
+}
 
 fn set_zone(_: &mut Cf, d: &Directive) -> ConfResult {
     let is_zone = |text: &[u8]| {
@@ -105,9 +153,10 @@ fn handler(r: &mut Request) -> Flow {
 fn show(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async move {
         let (gen, all) = (Arc::clone(&r.gen().core), Arc::clone(&r.conn().worker.all));
+        let buckets = Arc::clone(&r.loc().conf::<VtsLoc>().buckets);
         let making = long_text::made(r, move || {
             let mut text = Vec::new();
-            shown(&gather(&gen, &all, ""), gen.loaded).write_json(&mut text);
+            shown(&gather(&gen, &all, ""), gen.loaded, &buckets).write_json(&mut text);
             Ok::<_, Infallible>(text)
         });
         match making.await {
@@ -127,7 +176,7 @@ fn msec((secs, ms): (i64, u32)) -> u64 {
     u64::try_from(secs).unwrap_or(0) * 1000 + u64::from(ms)
 }
 
-fn shown(tree: &Figures, loaded: (i64, u32)) -> Figures {
+fn shown(tree: &Figures, loaded: (i64, u32), bounds_ms: &[u64]) -> Figures {
     let mut all = Figures::default();
     all.put("hostName", process::hostname());
     all.put("moduleVersion", "v0.2.4");
@@ -159,19 +208,19 @@ fn shown(tree: &Figures, loaded: (i64, u32)) -> Figures {
     let mut named = BTreeMap::<String, Figures>::new();
     for (name, figure) in group(&http, "server_zones").iter() {
         let Figure::Group(zone) = figure else { continue };
-        let one = server(zone);
+        let one = server(zone, bounds_ms);
         add(&mut sum, &one);
         add(named.entry(shown_name(name).to_string()).or_default(), &one);
     }
     let servers = all.group("serverZones");
     named.into_iter().for_each(|(name, one)| servers.put(name, one));
-    servers.put("*", if sum.is_empty() { server(&none) } else { sum });
+    servers.put("*", if sum.is_empty() { server(&none, bounds_ms) } else { sum });
     let upstreams = all.group("upstreamZones");
     for (name, figure) in group(&http, "upstreams").iter() {
         let Figure::Group(upstream) = figure else { continue };
         let Some(Figure::List(peers)) = upstream.get("peers") else { continue };
         let peers = peers.iter().filter_map(|one| match one {
-            Figure::Group(one) => Some(Figure::Group(peer(one))),
+            Figure::Group(one) => Some(Figure::Group(peer(one, bounds_ms))),
             _ => None,
         });
         upstreams.put(name.to_string(), Figure::List(peers.collect()));
@@ -208,14 +257,20 @@ fn sum_ms(of: Option<&Figure>) -> u64 {
     }
 }
 
-fn series(to: &mut Figures, names: [&'static str; 2]) {
+/// The last times, which are not kept, and how many were up to each of the bounds.
+fn series(to: &mut Figures, names: [&'static str; 2], took: Option<&Figure>, bounds_ms: &[u64]) {
     let empty = || Figure::List(Vec::new());
     let group = to.group(names[0]);
     group.put("times", empty());
     group.put("msecs", empty());
     let group = to.group(names[1]);
-    group.put("msecs", empty());
-    group.put("counters", empty());
+    let up_to = |ms: &u64| match took {
+        Some(Figure::Times(took)) => took.up_to_us(ms * 1000),
+        _ => 0,
+    };
+    let list = |all: Vec<u64>| Figure::List(all.into_iter().map(Figure::Number).collect());
+    group.put("msecs", list(bounds_ms.to_vec()));
+    group.put("counters", list(bounds_ms.iter().map(up_to).collect()));
 }
 
 fn classes(zone: &Figures, to: &mut Figures) {
@@ -225,7 +280,7 @@ fn classes(zone: &Figures, to: &mut Figures) {
     CLASSES.into_iter().for_each(|class| to.put(class, responses.number(class)));
 }
 
-fn server(zone: &Figures) -> Figures {
+fn server(zone: &Figures, bounds_ms: &[u64]) -> Figures {
     let mut one = Figures::default();
     let answered = zone.number("requests").saturating_sub(zone.number("processing"));
     one.put("requestCounter", answered);
@@ -240,7 +295,7 @@ fn server(zone: &Figures) -> Figures {
     CACHED.into_iter().for_each(|status| responses.put(status, cached(status)));
     one.put("requestMsecCounter", sum_ms(zone.get("latency")));
     one.put("requestMsec", zone.number("request_time"));
-    series(&mut one, ["requestMsecs", "requestBuckets"]);
+    series(&mut one, ["requestMsecs", "requestBuckets"], zone.get("latency"), bounds_ms);
     let over = one.group("overCounts");
     over.put_all(&[
         ("maxIntegerSize", u64::MAX),
@@ -284,12 +339,19 @@ fn sum_up(sum: &mut Figures, one: &Figures) {
         match (figure, one.get(name)) {
             (Figure::Number(sum), Some(Figure::Number(n))) => *sum = sum.saturating_add(*n),
             (Figure::Group(sum), Some(Figure::Group(one))) => sum_up(sum, one),
+            (Figure::List(sum), Some(Figure::List(one))) if name == "counters" => {
+                for (sum, one) in sum.iter_mut().zip(one) {
+                    if let (Figure::Number(sum), Figure::Number(n)) = (sum, one) {
+                        *sum += n;
+                    }
+                }
+            }
             _ => {}
         }
     }
 }
 
-fn peer(of: &Figures) -> Figures {
+fn peer(of: &Figures, bounds_ms: &[u64]) -> Figures {
     let mut one = Figures::default();
     let text = |name: &str| match of.get(name) {
         Some(Figure::Text(text)) => text.clone(),
@@ -313,7 +375,7 @@ fn peer(of: &Figures) -> Figures {
     ] {
         one.put(counter, sum_ms);
         one.put(average, average_ms);
-        series(&mut one, names);
+        series(&mut one, names, latency.get("response"), bounds_ms);
     }
     one.put("weight", of.number("weight"));
     one.put("maxFails", of.number("max_fails"));

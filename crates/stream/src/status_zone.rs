@@ -39,13 +39,19 @@ pub const MODULE: StreamModule = StreamModule {
     ..StreamModule::EMPTY
 };
 
+/// How a session may end.
+const STATUSES: [(u16, &str); 6] =
+    [(200, "200"), (400, "400"), (403, "403"), (500, "500"), (502, "502"), (503, "503")];
+/// Where 500 stands; what has another status counts as that.
+const INTERNAL_ERROR: usize = 3;
+
 /// What is counted of sessions.
 #[derive(Default)]
 pub(crate) struct Sessions {
     begun: Count,
     ended: Count,
-    /// By their statuses' hundreds: 2, 4, 5.
-    classes: [Count; 3],
+    /// By their statuses, as [`STATUSES`] has them.
+    statuses: [Count; STATUSES.len()],
     discarded: Count,
     received: Count,
     sent: Count,
@@ -56,7 +62,7 @@ impl Part for Sessions {
     fn each(&self, fields: &mut Fields<'_>) {
         fields.count("begun", &self.begun);
         fields.count("ended", &self.ended);
-        fields.counts("sessions", &self.classes);
+        fields.counts("statuses", &self.statuses);
         fields.count("discarded", &self.discarded);
         fields.count("received", &self.received);
         fields.count("sent", &self.sent);
@@ -143,9 +149,10 @@ pub(crate) fn ends(s: &Session, status: u16) {
     zone.sent.add(s.sent);
     match status / 100 {
         2 if !s.is_served => zone.discarded.add(1),
-        2 => zone.classes[0].add(1),
-        4 => zone.classes[1].add(1),
-        _ => zone.classes[2].add(1),
+        _ => {
+            let known = STATUSES.iter().position(|(known, _)| *known == status);
+            zone.statuses[known.unwrap_or(INTERNAL_ERROR)].add(1);
+        }
     }
     zone.took.add(clock::mono_us().saturating_sub(s.begun_us));
 }
@@ -156,11 +163,16 @@ fn report(_: &Served, main: &Slots, figures: &mut Figures) {
         figures.put("processing", all.now(|z| z.begun.get(), |z| z.ended.get()));
         figures.put("connections", all.sum(|z| z.begun.get()));
         let sessions = figures.group("sessions");
-        let classes = [0, 1, 2].map(|n: usize| all.sum(|z| z.classes[n].get()));
-        for (name, count) in ["2xx", "4xx", "5xx"].into_iter().zip(classes) {
-            sessions.put(name, count);
+        let of = |n: usize| all.sum(|z| z.statuses[n].get());
+        for (name, class) in [("2xx", 2), ("4xx", 4), ("5xx", 5)] {
+            let those = STATUSES.iter().enumerate().filter(|(_, (s, _))| s / 100 == class);
+            sessions.put(name, those.map(|(n, _)| of(n)).sum::<u64>());
         }
-        sessions.put("total", classes.iter().sum::<u64>());
+        sessions.put("total", (0..STATUSES.len()).map(of).sum::<u64>());
+        let codes = sessions.group("codes");
+        for (n, (_, name)) in STATUSES.iter().enumerate().filter(|(n, _)| of(*n) > 0) {
+            codes.put(*name, of(n));
+        }
         figures.put("discarded", all.sum(|z| z.discarded.get()));
         figures.put("received", all.sum(|z| z.received.get()));
         figures.put("sent", all.sum(|z| z.sent.get()));

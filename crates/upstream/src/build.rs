@@ -31,7 +31,7 @@ pub fn build<S: Asks>(cf: &mut Cf, main: &mut Slots, outer: &Outer) -> ConfResul
     }
     for u in &mut main.declared {
         if let (Some((path, _)), Some(_)) = (&u.state, &u.zone) {
-            state_places::declare(cf, u.at, path);
+            state_places::declare(cf, u.at, path)?;
         }
         u.zone_bytes = u.zone.as_ref().map_or(0, |zone| zones::size_of(cf, zone));
     }

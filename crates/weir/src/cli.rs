@@ -117,9 +117,23 @@ impl Args {
             return Ok(Args { action, quiet, strict, paths: told.paths() });
         }
         while let Some(arg) = args.next() {
-            if arg == b"--strict" {
-                strict = true;
-                continue;
+            match &arg[..] {
+                b"--strict" => {
+                    strict = true;
+                    continue;
+                }
+                b"--help" => {
+                    return Ok(Args { action: Action::Help, quiet, strict, paths: told.paths() });
+                }
+                b"--version" => {
+                    return Ok(Args {
+                        action: Action::Version,
+                        quiet,
+                        strict,
+                        paths: told.paths(),
+                    });
+                }
+                _ => {}
             }
             if let Some(read) = command(&arg) {
                 let action = read(&mut args, &mut told)?;

@@ -85,7 +85,7 @@ pub const MISSING: &[(&str, &str)] = &[
     ("status_format", STATUS),
     ("prometheus", STATUS),
     ("prometheus_template*", STATUS),
-    ("api_config_files", "this directive of Angie is not in Weir, whose API shows no files; remove it, weir -T shows them to who may read them"),
+    ("api_config_files", "this directive of Angie is not in Weir, whose tree shows no files; remove it, weir -T shows them to who may read them"),
     ("metric", OWN_METRICS),
     ("metric_zone", OWN_METRICS),
     ("metric_complex_zone", OWN_METRICS),

@@ -1,7 +1,10 @@
 //! What clients send: JSON, in bounds.
 
 use super::refusal::{Outcome, Refusal};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
+use std::collections::HashSet;
+use std::fmt;
 use weir_http::body::{self, BodyError};
 use weir_http::Request;
 use weir_wire::http1::names::HeaderId;
@@ -44,15 +47,45 @@ impl Input {
     }
 }
 
-/// The members of the object that a body is.
-pub(super) fn object(body: &[u8]) -> Outcome<Vec<(String, Input)>> {
+/// The members of an object as they were sent: serde_json's own map keeps the last of those with one name.
+struct Members(Vec<(String, Input)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Members, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut all = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                    all.push((name, Input(value)));
+                }
+                Ok(Members(all))
+            }
+        }
+        from.deserialize_map(All)
+    }
+}
+
+/// The members of the object that a body is; what is said of one that is named twice, by its name.
+pub(super) fn object(
+    body: &[u8],
+    twice: impl FnOnce(&str) -> Refusal,
+) -> Outcome<Vec<(String, Input)>> {
     let wrong = |text: String| Refusal::new(415, "JsonError", text);
-    let value: Value = serde_json::from_slice(body).map_err(|e| wrong(e.to_string()))?;
-    let members = Input(value).members();
-    let members = members.ok_or_else(|| wrong("it is to be an object".to_string()))?;
-    match members.len() {
-        0..=MEMBERS_MAX => Ok(members),
-        _ => Err(wrong(format!("it has more than {MEMBERS_MAX} members"))),
+    let Members(members) = serde_json::from_slice(body).map_err(|e| wrong(e.to_string()))?;
+    if members.len() > MEMBERS_MAX {
+        return Err(wrong(format!("it has more than {MEMBERS_MAX} members")));
+    }
+    let mut seen = HashSet::with_capacity(members.len());
+    match members.iter().find(|(name, _)| !seen.insert(name.as_str())) {
+        None => Ok(members),
+        Some((name, _)) => Err(twice(name)),
     }
 }
 

@@ -162,7 +162,7 @@ fn refused(fault: Fault) -> Refusal {
 
 /// `POST`: one pair; several where there are none yet.
 pub(super) fn add(zone: &Zone, version: u8, body: &[u8]) -> Outcome<()> {
-    let members = input::object(body)?;
+    let members = input::object(body, |_| refused(Fault::Exists))?;
     let now_ms = clock::mono_ms();
     let mut entries = Vec::with_capacity(members.len());
     for (key, input) in members {
@@ -197,7 +197,7 @@ pub(super) fn add(zone: &Zone, version: u8, body: &[u8]) -> Outcome<()> {
 
 /// `PATCH`: another value for a key, another time, or (null) none any more.
 pub(super) fn change(zone: &Zone, version: u8, body: &[u8]) -> Outcome<()> {
-    let mut members = input::object(body)?;
+    let mut members = input::object(body, |_| refused(Fault::Exists))?;
     let (Some((key, input)), true) = (members.pop(), members.is_empty()) else {
         let text = if members.is_empty() { "key required" } else { "only one key can be updated" };
         return Err(format(text));

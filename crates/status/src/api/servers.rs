@@ -165,8 +165,9 @@ impl Servers {
 
     fn read(&self, body: &[u8], is_new: bool) -> Outcome<Change> {
         let mut change = Change::default();
-        for (name, value) in input::object(body)? {
-            let format = |text: String| Refusal::format("UpstreamConfFormatError", text);
+        let format = |text: String| Refusal::format("UpstreamConfFormatError", text);
+        let twice = |name: &str| format(format!("\"{name}\" is there twice"));
+        for (name, value) in input::object(body, twice)? {
             let bad = |code| Refusal::format(code, format!("invalid \"{name}\""));
             let wrong = || format(format!("invalid \"{name}\" value"));
             if value.is_nested() {
