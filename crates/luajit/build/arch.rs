@@ -28,6 +28,10 @@ impl Arch {
         found.map(|(_, arch)| arch).expect("LuaJIT is built for x86-64 and ARM64 alone")
     }
 
+    pub(crate) fn is_windows(&self) -> bool {
+        std::env::var_os("CARGO_CFG_WINDOWS").is_some()
+    }
+
     /// As Debian calls it in paths.
     pub(crate) fn multiarch(&self) -> &'static str {
         if self.is_on("LJ_TARGET_X64") {
@@ -56,6 +60,9 @@ impl Arch {
             ("LJ_ABI_SHADOW_STACK", "SHADOW_STACK"),
         ];
         by_one.iter().filter(|(name, _)| self.is_on(name)).for_each(|(_, flag)| put(flag));
+        if self.is_windows() {
+            put("WIN");
+        }
         if !self.is_on("LJ_ABI_SOFTFP") {
             put("HFABI");
         }

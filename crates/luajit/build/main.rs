@@ -43,8 +43,12 @@ fn main() {
     let parts = ["buildvm", "buildvm_asm", "buildvm_peobj", "buildvm_lib", "buildvm_fold"];
     let parts: Vec<String> = parts.iter().map(|p| format!("host/{p}.c")).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    let buildvm = tools.build("buildvm", &parts, &[&target, "-I.", "-Ihost"]);
-    make_tables(&tools, &buildvm);
+    let mut flags = vec![&*target, "-I.", "-Ihost"];
+    if arch.is_windows() {
+        flags.push("-DLUAJIT_OS=LUAJIT_OS_WINDOWS");
+    }
+    let buildvm = tools.build("buildvm", &parts, &flags);
+    make_tables(&tools, &buildvm, &arch);
     compile(&src, &arch);
     write_modules(&src, &out);
 }
@@ -81,12 +85,15 @@ impl Tools {
     }
 }
 
-fn make_tables(tools: &Tools, buildvm: &Path) {
+fn make_tables(tools: &Tools, buildvm: &Path, arch: &Arch) {
     let libs: Vec<String> = LIBS.iter().map(|l| format!("lib_{l}.c")).collect();
     let make = |mode: &str, to: &str, from: &[String]| {
         tools.run(Command::new(buildvm).args(["-m", mode, "-o", to]).args(from));
     };
-    make("elfasm", "lj_vm.S", &[]);
+    match arch.is_windows() {
+        true => make("peobj", "lj_vm.o", &[]),
+        false => make("elfasm", "lj_vm.S", &[]),
+    }
     for (mode, to) in [("bcdef", "lj_bcdef.h"), ("ffdef", "lj_ffdef.h"), ("libdef", "lj_libdef.h")]
     {
         make(mode, to, &libs);
@@ -98,7 +105,11 @@ fn make_tables(tools: &Tools, buildvm: &Path) {
 
 fn compile(src: &Path, arch: &Arch) {
     let mut cc = cc::Build::new();
-    cc.file(src.join("ljamalg.c")).file(src.join("lj_vm.S")).include(src);
+    cc.file(src.join("ljamalg.c")).include(src);
+    match arch.is_windows() {
+        true => cc.object(src.join("lj_vm.o")),
+        false => cc.file(src.join("lj_vm.S")),
+    };
     cc.file("build/hook.c");
     cc.opt_level(2).warnings(false).define("LUAJIT_ENABLE_LUA52COMPAT", None);
     // Compiled loops look whether a hook was set: code that never ends could not be stopped otherwise.

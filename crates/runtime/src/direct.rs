@@ -44,13 +44,12 @@ pub fn read(
     len: usize,
     align: usize,
 ) -> io::Result<Range<usize>> {
-    use std::os::unix::fs::FileExt;
     let before = (at % align as u64) as usize;
     let room = buf.len().saturating_sub(align) / align * align;
     let whole = (before + len).next_multiple_of(align).min(room);
     let start = buf.as_ptr().align_offset(align);
     let aligned = buf.get_mut(start..start + whole).ok_or(io::ErrorKind::InvalidInput)?;
-    let got = file.read_at(aligned, at - before as u64)?;
+    let got = crate::files::read_at(file, aligned, at - before as u64)?;
     let from = start + before.min(got);
     Ok(from..(start + got).min(from + len))
 }

@@ -7,29 +7,35 @@
 //! made for tasks that move between threads (BENCHMARKS.md). What is not on the way of a request stays tokio's:
 //! channels, and the threads for work that blocks. A task that panics is dropped, and the others go on.
 //!
-//! Windows: the same face over tokio's local runtime, which has IOCP.
+//! Windows: the same loop over AFD and a completion port (`afd.rs`); timers end its wait.
 
+#[cfg(windows)]
+mod afd;
+#[cfg(target_os = "linux")]
+mod epoll;
 mod remote;
 mod tasks;
 mod watch;
 
+#[cfg(windows)]
+use afd as system;
+#[cfg(target_os = "linux")]
+use epoll as system;
+pub(crate) use system::Raw;
 pub(crate) use watch::{Watch, Way};
 
 use crate::timer::Timers;
 use remote::Remote;
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::io::Errno;
-use rustix::time::Timespec;
 use std::cell::{Cell, RefCell};
 use std::future::{poll_fn, Future};
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use system::{Event, System, WOKEN};
 use tasks::{Place, Tasks};
 
 /// Tasks that run before the system is asked for further events.
@@ -40,8 +46,6 @@ const WORK_PER_TURN_MAX_MICROS: u32 = 5000;
 const EVENTS_MAX: usize = 512;
 /// Calls that a task may make on sockets that are always ready before it is somebody else's turn.
 const CALLS_PER_TURN_MAX: u8 = 128;
-/// What an event of the loop's own says, which others have woken.
-const WOKEN: u64 = u64::MAX;
 
 /// What is to be told of a loop's turns.
 pub trait Turns {
@@ -54,7 +58,7 @@ pub trait Turns {
 impl Turns for () {}
 
 struct Loop {
-    epoll: OwnedFd,
+    system: System,
     tasks: RefCell<Tasks>,
     watched: RefCell<watch::Table>,
     /// Tasks that go on when the system has been asked for events.
@@ -64,6 +68,9 @@ struct Loop {
     /// What [`worked`] has been told of in this turn.
     worked_micros: Cell<u32>,
     remote: Arc<Remote>,
+    /// Who is woken when the wait was to end.
+    #[cfg(windows)]
+    alarmed: Cell<Option<Waker>>,
 }
 
 thread_local! {
@@ -185,6 +192,15 @@ pub async fn yield_now() {
     .await;
 }
 
+/// Has the waker woken at that time (monotonic ms), and not at one that was said before.
+#[cfg(windows)]
+pub(crate) fn set_alarm(at_ms: u64, waker: &Waker) {
+    with(|l| {
+        l.system.set_alarm(at_ms);
+        drop(l.alarmed.replace(Some(waker.clone())));
+    });
+}
+
 /// Lets go of memory for more tasks and sockets than there are.
 pub fn shrink() {
     with(|l| {
@@ -195,18 +211,18 @@ pub fn shrink() {
 
 impl Loop {
     fn new() -> io::Result<Loop> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let remote = Remote::new()?;
-        let flags = EventFlags::IN | EventFlags::ET;
-        epoll::add(&epoll, remote.descriptor(), EventData::new_u64(WOKEN), flags)?;
+        let (system, bell) = System::new()?;
+        let remote = Remote::new(bell)?;
         Ok(Loop {
-            epoll,
+            system,
             tasks: RefCell::new(Tasks::new(remote.id())),
             watched: RefCell::default(),
             let_others: RefCell::default(),
             calls_left: Cell::new(CALLS_PER_TURN_MAX),
             worked_micros: Cell::new(0),
             remote,
+            #[cfg(windows)]
+            alarmed: Cell::default(),
         })
     }
 
@@ -229,15 +245,13 @@ impl Loop {
             if waits {
                 turns.rests();
             }
-            events.clear();
-            let none = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let timeout = (!waits).then_some(&none);
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
+            self.system.wait(&mut events, waits)?;
             turns.goes_on();
-            events.iter().for_each(|e: &epoll::Event| self.happened(e));
+            events.iter().for_each(|e| self.happened(e));
+            #[cfg(windows)]
+            if self.system.is_due() {
+                self.alarmed.take().into_iter().for_each(Waker::wake);
+            }
             if !others.is_empty() {
                 others.into_iter().for_each(Waker::wake);
             }
@@ -263,10 +277,10 @@ impl Loop {
         }
     }
 
-    fn happened(&self, event: &epoll::Event) {
-        let data = event.data.u64();
-        if data != WOKEN {
-            return watch::happened(self, data, event.flags);
+    fn happened(&self, event: &Event) {
+        let (number, bits) = system::seen(event);
+        if number != WOKEN {
+            return watch::happened(self, number, bits);
         }
         let mut tasks = self.tasks.borrow_mut();
         self.remote.take().into_iter().for_each(|number| tasks.wake(number));

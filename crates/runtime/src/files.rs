@@ -273,7 +273,13 @@ pub fn standard_input() -> io::Result<File> {
     Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
 
-/// Whether something is to be read, or the end is, now or within that time.
+#[cfg(windows)]
+pub fn standard_input() -> io::Result<File> {
+    use std::os::windows::io::AsHandle;
+    Ok(File::from(io::stdin().as_handle().try_clone_to_owned()?))
+}
+
+/// Whether something is to be read, or the end is, now or within that time. Windows does not say it of pipes: a read may wait.
 ///
 /// # Errors
 ///
@@ -287,6 +293,11 @@ pub fn is_readable_within(file: &File, ms: u64) -> io::Result<bool> {
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(e) => Err(e.into()),
     }
+}
+
+#[cfg(windows)]
+pub fn is_readable_within(_: &File, _: u64) -> io::Result<bool> {
+    Ok(true)
 }
 
 /// What of a file is on disk, where it has holes. Windows: its length.

@@ -2,8 +2,8 @@
 //! of a configuration; sockets and files travel beside it as descriptors, in the same order.
 
 use crate::listen::Listener;
+use crate::sockets::OwnedFd;
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

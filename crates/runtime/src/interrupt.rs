@@ -10,7 +10,7 @@ use std::io;
 
 /// A thread that may be interrupted.
 #[derive(Clone, Copy, Debug)]
-pub struct Thread(i32);
+pub struct Thread(#[cfg(target_os = "linux")] i32);
 
 #[cfg(target_os = "linux")]
 mod here {
@@ -92,7 +92,7 @@ pub unsafe fn install(_: extern "C" fn()) -> io::Result<()> {
 impl Thread {
     /// The one that calls.
     pub fn own() -> Thread {
-        Thread(0)
+        Thread()
     }
 
     /// Does nothing.

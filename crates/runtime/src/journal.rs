@@ -2,12 +2,12 @@
 //! both have. Records go behind one another into one of them; when that has grown the rest is written anew into the other,
 //! which counts from when its head is whole. A record that was being written when the process was killed ends it.
 //!
-//! Windows: a file mapping without a name, inherited.
+//! Windows: as [`crate::left`].
 
-use rustix::fs::{memfd_create, MemfdFlags};
+use crate::files::{read_exact_at, write_all_at};
+use crate::left;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Which turn it is, and its checksum.
@@ -36,7 +36,7 @@ impl Journal {
     ///
     /// The system's.
     pub fn new(checksum: fn(&[u8]) -> u32) -> io::Result<Journal> {
-        let file = || memfd_create("weir-journal", MemfdFlags::CLOEXEC).map(File::from);
+        let file = || left::named("weir-journal");
         Ok(Journal { files: [file()?, file()?], checksum, place: Mutex::default() })
     }
 
@@ -65,7 +65,7 @@ impl Journal {
             return Err(io::ErrorKind::NotFound.into());
         }
         let text = self.marked(records);
-        self.files[place.turn as usize % 2].write_all_at(&text, place.end)?;
+        write_all_at(&self.files[place.turn as usize % 2], &text, place.end)?;
         place.end += text.len() as u64;
         Ok(place.end)
     }
@@ -82,10 +82,10 @@ impl Journal {
         // Without a head first, and without what was in it.
         file.set_len(0)?;
         let text = self.marked(records);
-        file.write_all_at(&text, HEAD_BYTES)?;
+        write_all_at(file, &text, HEAD_BYTES)?;
         let number = turn.to_le_bytes();
         let head = [&number[..], &(self.checksum)(&number).to_le_bytes()].concat();
-        file.write_all_at(&head, 0)?;
+        write_all_at(file, &head, 0)?;
         *place = Place { turn, end: HEAD_BYTES + text.len() as u64 };
         // Its memory is not needed any more; that it stays does no harm.
         let _ = self.files[(turn as usize + 1) % 2].set_len(0);
@@ -112,7 +112,7 @@ impl Journal {
 
     fn turn_of(&self, file: &File) -> Option<u64> {
         let mut head = [0; HEAD_BYTES as usize];
-        file.read_exact_at(&mut head, 0).ok()?;
+        read_exact_at(file, &mut head, 0).ok()?;
         let sum = u32::from_le_bytes(head[8..].try_into().ok()?);
         let turn = u64::from_le_bytes(head[..8].try_into().ok()?);
         ((self.checksum)(&head[..8]) == sum).then_some(turn)
@@ -120,7 +120,7 @@ impl Journal {
 
     fn record(&self, file: &File, at: u64) -> Option<Vec<u8>> {
         let mut mark = [0; MARK_BYTES];
-        file.read_exact_at(&mut mark, at).ok()?;
+        read_exact_at(file, &mut mark, at).ok()?;
         let len = u64::from(u32::from_le_bytes(mark[..4].try_into().ok()?));
         let sum = u32::from_le_bytes(mark[4..].try_into().ok()?);
         let start = at + MARK_BYTES as u64;
@@ -128,7 +128,7 @@ impl Journal {
         let has = file.metadata().ok()?.len();
         let len = usize::try_from(len).ok().filter(|_| start + len <= has)?;
         let mut record = vec![0; len];
-        file.read_exact_at(&mut record, start).ok()?;
+        read_exact_at(file, &mut record, start).ok()?;
         ((self.checksum)(&record) == sum).then_some(record)
     }
 }
@@ -157,7 +157,7 @@ mod tests {
         let end = journal.add(&[b"a".to_vec(), b"".to_vec()]).unwrap();
         assert_eq!(all(&journal), ["first", "a", ""]);
         // Killed in the middle of a record.
-        journal.files[1].write_all_at(&[200, 0, 0, 0, 1, 1, 1, 1, b'x'], end).unwrap();
+        write_all_at(&journal.files[1], &[200, 0, 0, 0, 1, 1, 1, 1, b'x'], end).unwrap();
         assert_eq!(all(&journal), ["first", "a", ""]);
         journal.add(&of("b")).unwrap();
         assert_eq!(all(&journal), ["first", "a", "", "b"]);
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(all(&journal), ["anew"]);
         // Killed before the head was there: what was before counts.
         journal.files[1].set_len(0).unwrap();
-        journal.files[1].write_all_at(b"xxxxxxxxxxxxxxxxxxx", HEAD_BYTES).unwrap();
+        write_all_at(&journal.files[1], b"xxxxxxxxxxxxxxxxxxx", HEAD_BYTES).unwrap();
         journal.add(&of("more")).unwrap();
         assert_eq!(all(&journal), ["anew", "more"]);
     }

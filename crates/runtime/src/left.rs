@@ -2,12 +2,11 @@
 //! have, written in turns. Each says how long it is, which it is, and a checksum, so that one that was being written
 //! when the process was killed is known, and the other still there.
 //!
-//! Windows: a file mapping without a name, inherited.
+//! Windows: files in memory are files of the temporary directory that go with their last handle; no process has a parent.
 
-use rustix::fs::{memfd_create, MemfdFlags};
+use crate::files::{read_exact_at, write_all_at};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Length, number and checksum.
@@ -19,7 +18,34 @@ const HEAD_BYTES: usize = 8 + 8 + 4;
 ///
 /// The system's.
 pub fn memory_file() -> io::Result<File> {
-    Ok(memfd_create("weir-left", MemfdFlags::CLOEXEC).map(File::from)?)
+    named("weir-left")
+}
+
+/// The same, by the name that the system's tools show.
+#[cfg(unix)]
+pub(crate) fn named(name: &str) -> io::Result<File> {
+    use rustix::fs::{memfd_create, MemfdFlags};
+    Ok(memfd_create(name, MemfdFlags::CLOEXEC).map(File::from)?)
+}
+
+#[cfg(windows)]
+pub(crate) fn named(name: &str) -> io::Result<File> {
+    use std::os::windows::fs::OpenOptionsExt;
+    use std::sync::atomic::AtomicU32;
+    use windows_sys::Win32::Storage::FileSystem::{
+        FILE_ATTRIBUTE_TEMPORARY, FILE_FLAG_DELETE_ON_CLOSE,
+    };
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("{name}-{}-{number}", std::process::id()));
+    File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .share_mode(0)
+        .attributes(FILE_ATTRIBUTE_TEMPORARY)
+        .custom_flags(FILE_FLAG_DELETE_ON_CLOSE)
+        .open(path)
 }
 
 /// The two files.
@@ -50,10 +76,10 @@ impl Left {
         head.extend_from_slice(&(body.len() as u64).to_le_bytes());
         head.extend_from_slice(&turn.to_le_bytes());
         head.extend_from_slice(&checksum(body).to_le_bytes());
-        file.write_all_at(&[0; HEAD_BYTES], 0)?;
+        write_all_at(file, &[0; HEAD_BYTES], 0)?;
         file.set_len((HEAD_BYTES + body.len()) as u64)?;
-        file.write_all_at(body, HEAD_BYTES as u64)?;
-        file.write_all_at(&head, 0)?;
+        write_all_at(file, body, HEAD_BYTES as u64)?;
+        write_all_at(file, &head, 0)?;
         self.turn.store(turn, Ordering::Relaxed);
         Ok(())
     }
@@ -69,13 +95,13 @@ impl Left {
 
 fn read(file: &File, max_bytes: usize, checksum: fn(&[u8]) -> u32) -> Option<(u64, Vec<u8>)> {
     let mut head = [0; HEAD_BYTES];
-    file.read_exact_at(&mut head, 0).ok()?;
+    read_exact_at(file, &mut head, 0).ok()?;
     let len = u64::from_le_bytes(head[..8].try_into().ok()?);
     let turn = u64::from_le_bytes(head[8..16].try_into().ok()?);
     let sum = u32::from_le_bytes(head[16..].try_into().ok()?);
     let len = usize::try_from(len).ok().filter(|len| turn > 0 && *len <= max_bytes)?;
     let mut body = vec![0; len];
-    file.read_exact_at(&mut body, HEAD_BYTES as u64).ok()?;
+    read_exact_at(file, &mut body, HEAD_BYTES as u64).ok()?;
     (checksum(&body) == sum).then_some((turn, body))
 }
 
@@ -98,7 +124,7 @@ mod tests {
         left.write(b"third", sum).unwrap();
         assert_eq!(read(&left).as_deref(), Some("third"));
         // Cut off in the middle.
-        left.files[1].write_all_at(b"X", HEAD_BYTES as u64).unwrap();
+        write_all_at(&left.files[1], b"X", HEAD_BYTES as u64).unwrap();
         assert_eq!(read(&left).as_deref(), Some("the second"));
         assert_eq!(left.read(9, sum), None);
         left.write(b"next", sum).unwrap();

@@ -12,23 +12,22 @@ pub mod clock;
 #[cfg(unix)]
 pub mod datagrams;
 pub mod direct;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 pub mod event_loop;
 pub mod files;
-#[cfg(unix)]
 pub mod handed;
 #[cfg(unix)]
 pub mod handover;
 #[cfg(unix)]
 pub mod inquiry;
 pub mod interrupt;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 pub mod journal;
 mod kept_file;
 pub mod left;
 pub mod listen;
 pub mod machine;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 pub mod mapped;
 pub mod memory;
 pub mod net;
@@ -56,3 +55,11 @@ pub mod turns;
 pub mod tz;
 #[cfg(unix)]
 mod walk;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(windows)]
+pub use windows::{
+    beneath, children, datagrams, handover, inquiry, packets, process, signals, sockets, title,
+    trusted,
+};

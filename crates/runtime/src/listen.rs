@@ -2,16 +2,18 @@
 //!
 //! Windows: exclusive addresses, no `reuseport`, and no options but the queue's and the buffers' sizes.
 
-#[cfg(unix)]
 use crate::event_loop::{Watch, Way};
 use crate::net::Stream;
+use crate::sockets::{OwnedFd, RawFd};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 #[cfg(unix)]
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+#[cfg(windows)]
+use std::os::windows::io::AsRawSocket;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::task::{ready, Context, Poll};
@@ -270,6 +272,38 @@ impl Listener {
         self.socket.as_raw_fd()
     }
 
+    #[cfg(windows)]
+    pub fn fd(&self) -> RawFd {
+        self.socket.as_raw_socket() as RawFd
+    }
+
+    /// As the event loop takes it.
+    fn raw(&self) -> crate::event_loop::Raw {
+        #[cfg(unix)]
+        return self.socket.as_raw_fd();
+        #[cfg(windows)]
+        return self.socket.as_raw_socket();
+    }
+
+    #[cfg(windows)]
+    pub(crate) fn receive_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        // SAFETY: the buffer is initialised, and the call writes nothing else into it.
+        let room = unsafe { &mut *(std::ptr::from_mut(buf) as *mut [std::mem::MaybeUninit<u8>]) };
+        let (len, from) = self.socket.recv_from(room)?;
+        Ok((len, from.as_socket().ok_or(io::ErrorKind::InvalidData)?))
+    }
+
+    #[cfg(windows)]
+    pub(crate) fn send_datagram(&self, data: &[u8], to: SocketAddr) -> io::Result<usize> {
+        self.socket.send_to(data, &to.into())
+    }
+
+    /// Takes over a listening socket of another process: none is given.
+    #[cfg(windows)]
+    pub fn from_inherited(_: OwnedFd) -> io::Result<Listener> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Takes over a listening socket of another process.
     #[cfg(unix)]
     pub fn from_inherited(fd: OwnedFd) -> io::Result<Listener> {
@@ -307,6 +341,26 @@ impl Listener {
         unsafe { libc::poll(&mut ask, 1, 0) != 0 }
     }
 
+    /// Whether a connection waits to be accepted.
+    #[cfg(windows)]
+    fn has_waiting(&self) -> bool {
+        use windows_sys::Win32::Networking::WinSock::{WSAPoll, POLLRDNORM, WSAPOLLFD};
+        let fd = self.socket.as_raw_socket() as usize;
+        let mut ask = WSAPOLLFD { fd, events: POLLRDNORM, revents: 0 };
+        // SAFETY: one valid entry, and no waiting.
+        unsafe { WSAPoll(&mut ask, 1, 0) != 0 }
+    }
+
+    /// Accepts one connection.
+    #[cfg(windows)]
+    pub fn accept(&self) -> io::Result<(Stream, Peer)> {
+        let (socket, addr) = self.socket.accept()?;
+        socket.set_nonblocking(true)?;
+        let is_ip = addr.as_socket();
+        let stream = Stream::from_fd(socket, is_ip.is_some());
+        Ok((stream, is_ip.map_or(Peer::Unix, Peer::Ip)))
+    }
+
     /// Accepts one connection: one system call, and nothing else to be set on the socket.
     #[cfg(target_os = "linux")]
     pub fn accept(&self) -> io::Result<(Stream, Peer)> {
@@ -325,6 +379,13 @@ impl Listener {
             Some(a) => (Stream::from_fd(fd, true), Peer::Ip(a)),
             None => (Stream::from_fd(fd, false), Peer::Unix),
         })
+    }
+}
+
+#[cfg(windows)]
+impl crate::sockets::AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd()
     }
 }
 
@@ -369,6 +430,12 @@ pub fn inherit(fd: RawFd) -> Option<Listener> {
     }
     // SAFETY: it is an open socket, not one that this program has opened, and is given out once.
     Listener::from_inherited(unsafe { OwnedFd::from_raw_fd(fd) }).ok()
+}
+
+/// Nothing is left by an older program.
+#[cfg(windows)]
+pub fn inherit(_: RawFd) -> Option<Listener> {
+    None
 }
 
 /// What the kernel says of a socket, if the number is one's.
@@ -423,8 +490,8 @@ pub enum Peer {
 
 /// Whether `accept` failed because of the connection that was to be taken (accept(2): errors of the
 /// network that were waiting on it), so that the next may succeed at once.
-#[cfg(unix)]
 pub fn concerns_one_connection(e: &io::Error) -> bool {
+    #[cfg(unix)]
     const ERRORS: [i32; 9] = [
         libc::ECONNABORTED,
         libc::EPERM,
@@ -436,20 +503,28 @@ pub fn concerns_one_connection(e: &io::Error) -> bool {
         libc::EHOSTUNREACH,
         libc::ETIMEDOUT,
     ];
+    #[cfg(windows)]
+    use windows_sys::Win32::Networking::WinSock;
+    #[cfg(windows)]
+    const ERRORS: [i32; 5] = [
+        WinSock::WSAECONNABORTED,
+        WinSock::WSAECONNRESET,
+        WinSock::WSAEHOSTUNREACH,
+        WinSock::WSAENETUNREACH,
+        WinSock::WSAETIMEDOUT,
+    ];
     e.raw_os_error().is_some_and(|code| ERRORS.contains(&code))
 }
 
 /// A worker's watch on a socket that others may have open too.
-#[cfg(unix)]
 pub(crate) struct ListenerWatch {
     watch: Watch,
     pub(crate) listener: Arc<Listener>,
 }
 
-#[cfg(unix)]
 impl ListenerWatch {
     pub(crate) fn new(listener: Arc<Listener>) -> io::Result<ListenerWatch> {
-        Ok(ListenerWatch { watch: Watch::new(listener.fd())?, listener })
+        Ok(ListenerWatch { watch: Watch::new(listener.raw())?, listener })
     }
 
     pub(crate) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
@@ -461,15 +536,13 @@ impl ListenerWatch {
     }
 }
 
-#[cfg(unix)]
 impl Drop for ListenerWatch {
     fn drop(&mut self) {
-        self.watch.leave(self.listener.fd());
+        self.watch.leave(self.listener.raw());
     }
 }
 
 /// One worker's watch on a listening socket.
-#[cfg(unix)]
 pub struct Acceptor {
     watch: ListenerWatch,
     /// Ask whether anyone waits before accepting: the queue may be empty.
@@ -478,7 +551,6 @@ pub struct Acceptor {
     lost: Cell<bool>,
 }
 
-#[cfg(unix)]
 impl Acceptor {
     /// Must be called inside the worker's event loop.
     pub fn new(listener: Arc<Listener>) -> io::Result<Acceptor> {

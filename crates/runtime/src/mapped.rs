@@ -8,13 +8,17 @@
 //! The first words are the mapping's: how many bytes are committed, whether more will be, and what the reader keeps.
 //! Behind them are bytes that the maker of the file writes once, and then the data.
 
+#[cfg(unix)]
 mod cut;
+#[cfg(windows)]
+#[path = "mapped/whole.rs"]
+mod cut;
+mod view;
 
 use crate::files;
 use cut::Place;
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,26 +55,17 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         self.place.give_back();
         // SAFETY: it was mapped with this length, and nobody has a slice of it longer than the mapping.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+        unsafe { view::end(self.start, self.len) };
     }
 }
 
 impl Mapping {
     fn new(file: File, len: usize, is_fresh: bool) -> io::Result<Mapping> {
-        // A fresh one's pages are made now, by this thread, and not when the appender first touches them.
-        let flags = libc::MAP_SHARED | if is_fresh { libc::MAP_POPULATE } else { 0 };
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a mapping of a file at an address of the system's choice.
-        let start =
-            unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let place = Place::of(start.expose_provenance(), len).inspect_err(|_| {
+        let start = view::begin(&file, len, is_fresh)?;
+        let place = Place::of(start.as_ptr().expose_provenance(), len).inspect_err(|_| {
             // SAFETY: it was mapped with this length a moment ago.
-            unsafe { libc::munmap(start, len) };
+            unsafe { view::end(start, len) };
         })?;
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { start, len, place, _file: file })
     }
 
@@ -224,11 +219,8 @@ fn fill(file: &File, bytes: usize, label: &[u8; LABEL_BYTES]) -> io::Result<()> 
         return Err(io::ErrorKind::InvalidInput.into());
     }
     lock(file)?;
-    // SAFETY: a call on an open descriptor.
-    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) } {
-        0 => files::write_all_at(file, label, LABEL_AT as u64),
-        e => Err(io::Error::from_raw_os_error(e)),
-    }
+    view::allocate(file, bytes)?;
+    files::write_all_at(file, label, LABEL_AT as u64)
 }
 
 /// Opens a file that a process has left.

@@ -1,23 +1,29 @@
 //! Connected sockets: one type for TCP and Unix streams, with the few calls the request path
 //! makes, each without an extra system call.
 //!
-//! Windows: `WSARecv` and `WSASend`, files by `TransmitFile`; `tcp_info` tells nothing.
+//! Windows: no Unix streams, files through a buffer; `tcp_info` tells nothing.
 
 #[cfg(unix)]
-pub use unix::Stream;
+use unix as system;
+#[cfg(windows)]
+use windows as system;
 
 #[cfg(unix)]
 pub(crate) use unix::set_option;
 
-#[cfg(unix)]
 pub use connect::{begin_connect, is_out_of_descriptors, SocketOptions};
+pub use stream::Stream;
 
 #[cfg(target_os = "linux")]
 pub use splice::Pipe;
+#[cfg(windows)]
+pub use windows::Pipe;
 
-#[cfg(unix)]
 mod connect;
 #[cfg(target_os = "linux")]
 mod splice;
+mod stream;
 #[cfg(unix)]
 mod unix;
+#[cfg(windows)]
+mod windows;

@@ -1,27 +1,29 @@
 //! Timers. A thread that begins with [`Timers`] has a queue of its own for them, which costs its event
 //! loop nothing while none is due; others (and systems without such a queue) use tokio's.
 
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
+mod alarm;
+#[cfg(any(target_os = "linux", windows))]
 mod queue;
 
 use crate::clock;
 use std::future::Future;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 use std::io;
 use std::pin::Pin;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::task::coop::unconstrained;
 
 /// What a thread's timers are served by, from within its event loop.
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 pub(crate) struct Timers {
     queue: Rc<queue::Queue>,
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 impl Timers {
     /// Begins, in the thread whose event loop it is; fails where the system has no descriptor left.
     pub(crate) fn begin() -> io::Result<Timers> {
@@ -37,7 +39,7 @@ impl Timers {
 /// A timer that has been set.
 enum Armed {
     /// Its place in the thread's queue. What waits in an event loop stays in its thread.
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", windows))]
     Queue(u32),
     /// It is large: on its own it does not make every future so that may wait somewhere in it.
     Loop(Pin<Box<tokio::time::Sleep>>),
@@ -48,7 +50,7 @@ impl Armed {
     // The one place from which tokio's timers are used.
     #[allow(clippy::disallowed_methods)]
     fn new(cx: &mut Context<'_>, at_ms: u64) -> Armed {
-        #[cfg(target_os = "linux")]
+        #[cfg(any(target_os = "linux", windows))]
         if let Some(queue) = queue::mine() {
             return Armed::Queue(queue.add(at_ms, cx.waker().clone()));
         }
@@ -64,7 +66,7 @@ impl Armed {
     /// one to the other.
     fn waits_for(&mut self, cx: &mut Context<'_>) -> bool {
         match self {
-            #[cfg(target_os = "linux")]
+            #[cfg(any(target_os = "linux", windows))]
             Armed::Queue(place) => queue::mine().is_some_and(|q| q.waits_for(*place, cx.waker())),
             Armed::Loop(sleep) => {
                 Pin::new(&mut unconstrained(sleep.as_mut())).poll(cx).is_pending()
@@ -75,21 +77,21 @@ impl Armed {
     /// Wakes the task now.
     fn fire(&mut self) {
         match self {
-            #[cfg(target_os = "linux")]
+            #[cfg(any(target_os = "linux", windows))]
             Armed::Queue(place) => queue::mine().into_iter().for_each(|q| q.fire(*place)),
             Armed::Loop(sleep) => sleep.as_mut().reset(tokio::time::Instant::now()),
         }
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 impl Drop for Timers {
     fn drop(&mut self) {
         queue::end();
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 impl Drop for Armed {
     fn drop(&mut self) {
         if let Armed::Queue(place) = self {

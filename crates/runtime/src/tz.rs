@@ -15,9 +15,27 @@ pub fn offset_minutes(secs: i64) -> i32 {
     }
 }
 
-#[cfg(not(unix))]
-pub fn offset_minutes(_secs: i64) -> i32 {
-    0
+#[cfg(windows)]
+pub fn offset_minutes(secs: i64) -> i32 {
+    let Some(tm) = broken_down(secs, false) else { return 0 };
+    let (month, day) = ((tm.tm_mon + 1).unsigned_abs(), tm.tm_mday.unsigned_abs());
+    let days = weir_base::date::days_from_civil(i64::from(tm.tm_year) + 1900, month, day);
+    let minutes = (days * 24 + i64::from(tm.tm_hour)) * 60 + i64::from(tm.tm_min);
+    i32::try_from(minutes - secs.div_euclid(60)).unwrap_or(0)
+}
+
+/// A moment in the parts that the library knows.
+#[cfg(windows)]
+fn broken_down(secs: i64, gmt: bool) -> Option<libc::tm> {
+    // SAFETY: `tm` is plain data for which all zeroes is a valid value; both pointers are valid for the call.
+    unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        let failed = match gmt {
+            true => libc::gmtime_s(&mut tm, &secs),
+            false => libc::localtime_s(&mut tm, &secs),
+        };
+        (failed == 0).then_some(tm)
+    }
 }
 
 /// Longer results are no result, as in nginx.
@@ -48,9 +66,33 @@ pub fn strftime(secs: i64, gmt: bool, format: &[u8]) -> Option<Vec<u8>> {
     (len > 0).then_some(text)
 }
 
-#[cfg(not(unix))]
-pub fn strftime(_secs: i64, _gmt: bool, _format: &[u8]) -> Option<Vec<u8>> {
-    None
+#[cfg(windows)]
+unsafe extern "C" {
+    #[link_name = "strftime"]
+    fn library(to: *mut i8, room: usize, format: *const i8, tm: *const libc::tm) -> usize;
+}
+
+/// The same. What is no conversion of the library's ends the program there: it is no text here.
+#[cfg(windows)]
+pub fn strftime(secs: i64, gmt: bool, format: &[u8]) -> Option<Vec<u8>> {
+    const KNOWN: &[u8] = b"aAbBcdHIjmMpSUwWxXyYZz%";
+    let mut rest = format;
+    while let Some(at) = memchr::memchr(b'%', rest) {
+        rest = &rest[at + 1..];
+        let (conversion, behind) = rest.split_first()?;
+        if !KNOWN.contains(conversion) {
+            return None;
+        }
+        rest = behind;
+    }
+    let format = std::ffi::CString::new(format).ok()?;
+    let tm = broken_down(secs, gmt)?;
+    let mut text = vec![0u8; TEXT_MAX_BYTES];
+    // SAFETY: the buffer has the length that is passed, the format ends with NUL, and `tm` was
+    // filled in by the library itself.
+    let len = unsafe { library(text.as_mut_ptr().cast(), text.len(), format.as_ptr(), &tm) };
+    text.truncate(len);
+    (len > 0).then_some(text)
 }
 
 #[cfg(test)]

@@ -358,7 +358,7 @@ impl UnderMaster<'_> {
         let Some(message) = Message::unpack(body) else { return };
         match message.kind {
             Kind::Successor => {
-                let link = fds.into_iter().next().map(Packets::from);
+                let link = fds.into_iter().next().and_then(Packets::of);
                 let successor = Successor::new(link);
                 self.serving.offer(&successor);
                 self.successor = Some(successor);

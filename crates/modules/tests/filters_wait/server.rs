@@ -83,7 +83,7 @@ async fn serve(generation: Arc<Generation>, mut comes: UnboundedReceiver<UnixStr
     let mut serial = 0;
     while let Some(socket) = comes.recv().await {
         serial += 1;
-        let stream = Stream::from_fd(socket.into(), false);
+        let stream = Stream::from_fd(socket, false);
         let from = (Rc::clone(&gen), 0);
         let conn = Connection::new(Rc::clone(&worker), stream, ClientAddr::Unix, from, serial);
         event_loop::spawn(Serving::new(Rc::new(conn)));

@@ -1,8 +1,7 @@
 //! Tasks that are woken by other threads.
 
-use rustix::event::EventfdFlags;
+use super::system::Bell;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A loop's side that other threads see.
@@ -10,8 +9,8 @@ pub(super) struct Remote {
     id: u16,
     /// Tasks to be woken, by their numbers.
     woken: Mutex<Vec<usize>>,
-    /// Written to when the first of them comes. It is watched for edges, so that it need not be read.
-    bell: OwnedFd,
+    /// Rung when the first of them comes.
+    bell: Bell,
 }
 
 /// The loops of this process by their numbers, the first of which is 1.
@@ -23,8 +22,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Remote {
-    pub(super) fn new() -> io::Result<Arc<Remote>> {
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    pub(super) fn new(bell: Bell) -> io::Result<Arc<Remote>> {
         let mut loops = lock(&LOOPS);
         let at = loops.iter().position(Option::is_none).unwrap_or(loops.len());
         let id = u16::try_from(at + 1).map_err(|_| io::Error::other("too many event loops"))?;
@@ -40,10 +38,6 @@ impl Remote {
         self.id
     }
 
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
-    }
-
     /// Those that have been woken since.
     pub(super) fn take(&self) -> Vec<usize> {
         std::mem::take(&mut *lock(&self.woken))
@@ -55,8 +49,7 @@ impl Remote {
         woken.push(number);
         drop(woken);
         if is_first {
-            // It fails when it has been written to 2^64 times.
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+            self.bell.ring();
         }
     }
 

@@ -1,12 +1,11 @@
 //! Descriptors that a loop watches, edge-triggered: what has happened is noted until a call finds that it is
 //! used up.
 
+use super::system::Raw;
 use super::{with, Loop};
-use rustix::event::epoll::{self, EventData, EventFlags};
 use std::cell::Cell;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{BorrowedFd, RawFd};
 use std::task::{Context, Poll, Waker};
 
 /// What may be waited for.
@@ -16,15 +15,15 @@ pub(crate) enum Way {
     Write,
 }
 
-const READ: u8 = 1;
-const WRITE: u8 = 2;
+pub(super) const READ: u8 = 1;
+pub(super) const WRITE: u8 = 2;
 /// No call takes these away: the other side sends no more, and nobody takes any more.
-const READ_CLOSED: u8 = 4;
-const WRITE_CLOSED: u8 = 8;
+pub(super) const READ_CLOSED: u8 = 4;
+pub(super) const WRITE_CLOSED: u8 = 8;
 /// So many bits each stands above what it makes ready for good.
 const CLOSED_ABOVE: u32 = 2;
 /// Urgent data has come, at which a read ends though there is more behind it: a short one has not found all.
-const URGENT: u8 = 16;
+pub(super) const URGENT: u8 = 16;
 
 impl Way {
     /// What it is ready by, and what a call takes away.
@@ -45,6 +44,23 @@ struct Slot {
     waits: u8,
     /// Who waits, or has waited: to read, and to write.
     who: [Option<Waker>; 2],
+    #[cfg(windows)]
+    socket: Raw,
+    /// What the system is to tell of, of [`READ`] and [`WRITE`].
+    #[cfg(windows)]
+    wanted: u8,
+}
+
+#[cfg(windows)]
+impl Slot {
+    /// The system tells once of what it is asked for: of what is not ready it is to tell again.
+    fn ask(&self, system: &super::System, at: u32) {
+        let ways = self.wanted & !(self.ready | self.ready >> CLOSED_ABOVE);
+        if ways != 0 {
+            // A socket that is dead is found by the next call.
+            let _ = system.ask(self.socket, data(at, self.turn), ways);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -90,10 +106,12 @@ impl Table {
 }
 
 /// A descriptor's place among those that the thread's loop watches. Who drops it closes the descriptor as
-/// well, by which the system forgets it; who does not says so first ([`Watch::leave`]).
+/// well, by which Linux forgets it (Windows is told); who does not says so first ([`Watch::leave`]).
 pub(crate) struct Watch {
     at: u32,
     writes: Cell<bool>,
+    #[cfg(windows)]
+    socket: Raw,
     /// It is its thread's.
     here: PhantomData<*const ()>,
 }
@@ -102,47 +120,49 @@ fn no_loop() -> io::Error {
     io::Error::other("this thread has no event loop")
 }
 
-/// Lends a descriptor to a call of the system's.
-fn lent<'a>(fd: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: only epoll's calls are made with it, at once; of a number that is no descriptor they fail.
-    unsafe { BorrowedFd::borrow_raw(fd) }
-}
-
-/// For reading. A fresh socket can be written to, and would be reported for it at once: a turn of the loop
-/// for nothing. So that comes when a write first would block.
-const FOR_READING: EventFlags =
-    EventFlags::IN.union(EventFlags::PRI).union(EventFlags::RDHUP).union(EventFlags::ET);
-
 impl Watch {
     /// Begins to watch for reading.
     ///
     /// # Errors
     ///
     /// The thread has no loop, or the system watches no descriptor of that kind, or no further one.
-    pub(crate) fn new(fd: RawFd) -> io::Result<Watch> {
-        debug_assert!(fd >= 0);
+    pub(crate) fn new(fd: Raw) -> io::Result<Watch> {
         with(|l| {
             let (at, data) = {
                 let mut table = l.watched.borrow_mut();
                 let at = table.add();
-                (at, data(at, table.slots[at as usize].turn))
+                let slot = &mut table.slots[at as usize];
+                #[cfg(windows)]
+                {
+                    (slot.socket, slot.wanted) = (fd, READ);
+                }
+                (at, data(at, slot.turn))
             };
-            let this = Watch { at, writes: Cell::new(false), here: PhantomData };
-            epoll::add(&l.epoll, lent(fd), EventData::new_u64(data), FOR_READING)?;
+            let this = Watch {
+                at,
+                writes: Cell::new(false),
+                #[cfg(windows)]
+                socket: fd,
+                here: PhantomData,
+            };
+            l.system.watch(fd, data)?;
             Ok(this)
         })
         .unwrap_or_else(|| Err(no_loop()))
     }
 
     /// Watches for writing too.
-    pub(crate) fn add_writes(&self, fd: RawFd) -> io::Result<()> {
+    pub(crate) fn add_writes(&self, fd: Raw) -> io::Result<()> {
         if self.writes.get() {
             return Ok(());
         }
         with(|l| {
+            #[cfg(windows)]
+            {
+                l.watched.borrow_mut().slots[self.at as usize].wanted |= WRITE;
+            }
             let turn = l.watched.borrow().slots[self.at as usize].turn;
-            let flags = FOR_READING | EventFlags::OUT;
-            epoll::modify(&l.epoll, lent(fd), EventData::new_u64(data(self.at, turn)), flags)?;
+            l.system.watch_writes(fd, data(self.at, turn))?;
             self.writes.set(true);
             Ok(())
         })
@@ -155,8 +175,8 @@ impl Watch {
     }
 
     /// Has the system forget the descriptor, which stays open for somebody else.
-    pub(crate) fn leave(&self, fd: RawFd) {
-        with(|l| epoll::delete(&l.epoll, lent(fd)));
+    pub(crate) fn leave(&self, fd: Raw) {
+        with(|l| l.system.forget(fd));
     }
 
     /// Ready when a call has not found it used up since something happened.
@@ -195,6 +215,8 @@ impl Watch {
     #[inline]
     pub(crate) fn clear(&self, way: Way) {
         with(|l| l.watched.borrow_mut().slots[self.at as usize].ready &= !way.bits().1);
+        #[cfg(windows)]
+        self.ask_again();
     }
 
     /// A read has not filled its room: mostly there is no more, so that the system need not be asked.
@@ -207,11 +229,20 @@ impl Watch {
                 slot.ready &= !READ;
             }
         });
+        #[cfg(windows)]
+        self.ask_again();
+    }
+
+    #[cfg(windows)]
+    fn ask_again(&self) {
+        with(|l| l.watched.borrow().slots[self.at as usize].ask(&l.system, self.at));
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        #[cfg(windows)]
+        with(|l| l.system.forget(self.socket));
         let who = with(|l| l.watched.borrow_mut().remove(self.at));
         drop(who);
     }
@@ -223,13 +254,15 @@ fn data(at: u32, turn: u32) -> u64 {
 
 /// Notes what the system has seen, and wakes who waits for it.
 #[inline]
-pub(super) fn happened(this: &Loop, number: u64, flags: EventFlags) {
+pub(super) fn happened(this: &Loop, number: u64, bits: u8) {
     let mut table = this.watched.borrow_mut();
     let Some(slot) = table.slots.get_mut(number as u32 as usize) else { return };
     if slot.turn != (number >> 32) as u32 {
         return;
     }
-    slot.ready |= bits(flags);
+    slot.ready |= bits;
+    #[cfg(windows)]
+    slot.ask(&this.system, number as u32);
     let wakes = slot.waits & (slot.ready | slot.ready >> CLOSED_ABOVE);
     slot.waits &= !wakes;
     let mut tasks = this.tasks.borrow_mut();
@@ -253,25 +286,4 @@ fn wake_others(this: &Loop, at: usize, ways: u8) {
         table.slots[at].who[way as usize].clone().filter(|_| ways & way.bits().1 != 0)
     });
     woken.into_iter().flatten().for_each(Waker::wake);
-}
-
-/// An error is there to be found by whatever call comes next.
-fn bits(flags: EventFlags) -> u8 {
-    let mut bits = 0;
-    if flags.intersects(EventFlags::IN | EventFlags::PRI | EventFlags::ERR) {
-        bits |= READ;
-    }
-    if flags.contains(EventFlags::PRI) {
-        bits |= URGENT;
-    }
-    if flags.intersects(EventFlags::OUT | EventFlags::ERR) {
-        bits |= WRITE;
-    }
-    if flags.intersects(EventFlags::RDHUP | EventFlags::HUP) {
-        bits |= READ_CLOSED;
-    }
-    if flags.contains(EventFlags::HUP) {
-        bits |= WRITE_CLOSED;
-    }
-    bits
 }

@@ -20,19 +20,37 @@ pub struct SocketOptions {
 
 /// Whether a socket was not to be had because the process, or the system, has too many open files.
 pub fn is_out_of_descriptors(e: &io::Error) -> bool {
-    matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+    #[cfg(unix)]
+    return matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+    #[cfg(windows)]
+    return e.raw_os_error() == Some(windows_sys::Win32::Networking::WinSock::WSAEMFILE);
+}
+
+/// A socket that does not block.
+fn socket(domain: Domain, kind: Type, protocol: Option<Protocol>) -> io::Result<Socket> {
+    #[cfg(unix)]
+    return Socket::new(domain, kind.nonblocking(), protocol);
+    #[cfg(windows)]
+    {
+        let socket = Socket::new(domain, kind, protocol)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
 }
 
 /// Whether a connection on a socket that does not block has only begun.
 fn is_connecting(e: &io::Error) -> bool {
-    e.raw_os_error() == Some(libc::EINPROGRESS) || e.kind() == io::ErrorKind::WouldBlock
+    #[cfg(unix)]
+    if e.raw_os_error() == Some(libc::EINPROGRESS) {
+        return true;
+    }
+    e.kind() == io::ErrorKind::WouldBlock
 }
 
 /// A socket that does not block, whose connection has begun: it is made once the peer's address is known, and has failed
 /// when there is an error to be taken.
 pub fn begin_connect(addr: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
+    let socket = socket(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     match socket.connect(&addr.into()) {
         Err(e) if !is_connecting(&e) => Err(e),
         _ => Ok(socket.into()),
@@ -41,11 +59,7 @@ pub fn begin_connect(addr: SocketAddr) -> io::Result<TcpStream> {
 
 impl Stream {
     pub async fn connect(addr: SocketAddr, options: &SocketOptions) -> io::Result<Stream> {
-        let socket = Socket::new(
-            Domain::for_address(addr),
-            Type::STREAM.nonblocking(),
-            Some(Protocol::TCP),
-        )?;
+        let socket = socket(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
         if options.keepalive {
             socket.set_keepalive(true)?;
         }
@@ -66,8 +80,7 @@ impl Stream {
 
     /// A socket for datagrams to and from one address.
     pub fn connect_udp(addr: SocketAddr, options: &SocketOptions) -> io::Result<Stream> {
-        let kind = Type::DGRAM.nonblocking();
-        let socket = Socket::new(Domain::for_address(addr), kind, Some(Protocol::UDP))?;
+        let socket = socket(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
         if let Some(n) = options.rcvbuf {
             socket.set_recv_buffer_size(n)?;
         }
@@ -85,18 +98,18 @@ impl Stream {
             socket.bind(&local.into())?;
         }
         socket.connect(&addr.into())?;
-        Ok(Stream::from_fd(socket.into(), true))
+        Ok(Stream::from_fd(socket, true))
     }
 
     /// The same to a socket of the file system, which cannot answer.
     pub fn connect_datagram_path(path: &Path) -> io::Result<Stream> {
-        let socket = Socket::new(Domain::UNIX, Type::DGRAM.nonblocking(), None)?;
+        let socket = socket(Domain::UNIX, Type::DGRAM, None)?;
         socket.connect(&SockAddr::unix(path)?)?;
-        Ok(Stream::from_fd(socket.into(), false))
+        Ok(Stream::from_fd(socket, false))
     }
 
     pub async fn connect_path(path: &Path) -> io::Result<Stream> {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+        let socket = socket(Domain::UNIX, Type::STREAM, None)?;
         finish(socket, &SockAddr::unix(path)?, false).await
     }
 }
@@ -128,7 +141,7 @@ async fn finish(socket: Socket, addr: &SockAddr, tcp: bool) -> io::Result<Stream
         Err(e) if is_connecting(&e) => true,
         Err(e) => return Err(e),
     };
-    let stream = Stream::from_fd(socket.into(), tcp);
+    let stream = Stream::from_fd(socket, tcp);
     if pending {
         poll_fn(|cx| stream.poll_writable(cx)).await?;
         if let Some(e) = stream.take_error()? {

@@ -1,15 +1,12 @@
 //! A thread's timers, without the event loop's: tokio's would look for the next of them, and read the
-//! clock for it twice, whenever it waits for sockets. Here a descriptor of the system's (timerfd) is
-//! ready when the first is due, and what waits costs nothing meanwhile.
+//! clock for it twice, whenever it waits for sockets. Here one alarm rings when the first is due, and
+//! what waits costs nothing meanwhile.
 
+use super::alarm::Alarm;
 use crate::clock;
-use crate::event_loop::{Watch, Way};
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::future::poll_fn;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -37,10 +34,8 @@ struct List {
 
 pub(super) struct Queue {
     list: RefCell<List>,
-    /// Declared before the descriptor, which is closed after it.
-    watch: Watch,
-    fd: OwnedFd,
-    /// When the descriptor becomes ready, in monotonic ms.
+    alarm: Alarm,
+    /// When it rings, in monotonic ms.
     armed: Cell<u64>,
 }
 
@@ -51,10 +46,8 @@ pub(super) fn mine() -> Option<Rc<Queue>> {
 
 /// Gives the thread a queue; what is answered serves it, for as long as the thread has one.
 pub(super) fn begin() -> io::Result<Rc<Queue>> {
-    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-    let fd = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
-    let watch = Watch::new(fd.as_raw_fd())?;
-    let queue = Rc::new(Queue { list: RefCell::default(), watch, fd, armed: Cell::new(NEVER) });
+    let alarm = Alarm::new()?;
+    let queue = Rc::new(Queue { list: RefCell::default(), alarm, armed: Cell::new(NEVER) });
     QUEUE.set(Some(Rc::clone(&queue)));
     Ok(queue)
 }
@@ -120,14 +113,9 @@ impl Queue {
         drop(waker);
     }
 
-    /// Becomes ready at that time, even if it has passed.
+    /// Rings at that time, even if it has passed.
     fn arm(&self, at_ms: u64) {
-        let at =
-            Timespec { tv_sec: (at_ms / 1000) as i64, tv_nsec: (at_ms % 1000 * 1_000_000) as i64 };
-        let spec = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
-        // It fails for a descriptor that is none and times that are none.
-        let set = rustix::time::timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &spec);
-        debug_assert!(set.is_ok());
+        self.alarm.set(at_ms);
         self.armed.set(at_ms);
     }
 
@@ -154,10 +142,7 @@ impl Queue {
     /// Serves the queue for as long as its thread lives.
     pub(super) async fn run(&self) {
         loop {
-            poll_fn(|cx| self.watch.poll_ready(Way::Read, cx)).await;
-            // How often it was due: that it was is known. Reading it makes it wait for the next.
-            let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
-            self.watch.clear(Way::Read);
+            self.alarm.rings().await;
             self.sweep(clock::tick());
         }
     }

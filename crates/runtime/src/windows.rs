@@ -1,0 +1,20 @@
+//! What stands on Windows in the place of modules that are Unix's: the same names and calls. What the system does not
+//! have answers [`std::io::ErrorKind::Unsupported`], and who calls says so.
+
+pub mod beneath;
+pub mod children;
+pub mod datagrams;
+
+pub mod handover;
+pub mod inquiry;
+pub mod packets;
+pub mod process;
+pub mod signals;
+pub mod sockets;
+pub mod title;
+pub mod trusted;
+
+/// What the system has no call for.
+fn unsupported<T>() -> std::io::Result<T> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}

@@ -1,0 +1,199 @@
+//! Processes: nobody is root and nothing forks, so that one process does all (`master_process off`).
+
+use super::sockets::{OwnedFd, RawFd, UnixStream};
+use super::unsupported;
+use std::io;
+use windows_sys::Win32::Foundation::{CloseHandle, FILETIME};
+use windows_sys::Win32::System::Threading::{
+    GetCurrentThread, GetCurrentThreadId, GetThreadTimes, OpenThread, SetThreadAffinityMask,
+    SetThreadPriority, THREAD_PRIORITY_ABOVE_NORMAL, THREAD_PRIORITY_BELOW_NORMAL,
+    THREAD_PRIORITY_HIGHEST, THREAD_PRIORITY_LOWEST, THREAD_PRIORITY_NORMAL,
+    THREAD_QUERY_INFORMATION,
+};
+
+pub fn is_root() -> bool {
+    false
+}
+
+/// The effective user: there are no numbers for them.
+pub fn uid() -> u32 {
+    0
+}
+
+/// The user of the process at the other end.
+pub fn peer_uid(link: &UnixStream) -> io::Result<u32> {
+    match link.0 {}
+}
+
+/// Whether it is a socket that was made with root's rights.
+pub fn is_roots_socket(_: &OwnedFd) -> bool {
+    false
+}
+
+pub fn pid() -> u32 {
+    std::process::id()
+}
+
+/// The process that started this one: the system does not say.
+pub fn parent_pid() -> u32 {
+    0
+}
+
+/// This machine's name.
+pub fn hostname() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "localhost".into())
+}
+
+pub enum Fork {
+    Parent { child: i32 },
+    Child,
+}
+
+/// Nothing forks.
+pub fn fork() -> io::Result<Fork> {
+    unsupported()
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+/// The next child that has ended, without waiting.
+pub fn reap() -> Option<(i32, Exit)> {
+    None
+}
+
+/// A program stays at its console, or is started as a service.
+pub fn daemonize() -> io::Result<()> {
+    Ok(())
+}
+
+/// Standard error stays where it is.
+pub fn redirect_stderr(_: RawFd) {}
+
+/// A user and group by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub name: String,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Nobody is looked up: no process becomes another user.
+pub fn lookup(user: &str, _: Option<&str>) -> Result<Identity, String> {
+    Ok(Identity { name: user.to_string(), uid: 0, gid: 0 })
+}
+
+/// Stays who it is.
+pub fn become_user(_: &Identity, _: bool) -> io::Result<()> {
+    Ok(())
+}
+
+/// What a resource is limited to now, and how far that may be raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    pub soft: u64,
+    pub hard: u64,
+}
+
+/// Sockets and files are limited by memory alone.
+pub fn nofile() -> Limit {
+    Limit { soft: 1 << 24, hard: 1 << 24 }
+}
+
+/// There are no core files.
+pub fn core() -> Limit {
+    Limit { soft: 0, hard: 0 }
+}
+
+/// There is no limit to be set.
+pub fn set_nofile(_: i32, _: Limit) -> io::Result<()> {
+    unsupported()
+}
+
+/// There is no limit to be set.
+pub fn set_core(_: i32, _: Limit) -> io::Result<()> {
+    unsupported()
+}
+
+/// Scheduling priority of this thread, by nice's numbers.
+pub fn set_priority(nice: i32) -> io::Result<()> {
+    let priority = match nice {
+        ..=-10 => THREAD_PRIORITY_HIGHEST,
+        -9..=-1 => THREAD_PRIORITY_ABOVE_NORMAL,
+        0 => THREAD_PRIORITY_NORMAL,
+        1..=9 => THREAD_PRIORITY_BELOW_NORMAL,
+        10.. => THREAD_PRIORITY_LOWEST,
+    };
+    // SAFETY: the thread's own pseudo handle, and a number.
+    match unsafe { SetThreadPriority(GetCurrentThread(), priority) } {
+        0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Pins this thread to the CPUs of the mask, of which the system takes the first 64.
+pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
+    let mask = cpus.iter().filter(|c| **c < 64).fold(0usize, |mask, c| mask | 1 << c);
+    // SAFETY: the thread's own pseudo handle, and a number.
+    match unsafe { SetThreadAffinityMask(GetCurrentThread(), mask) } {
+        0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// No program is executed in this one's place.
+pub fn set_cloexec(_: RawFd, _: bool) -> io::Result<()> {
+    unsupported()
+}
+
+/// There is no master.
+pub fn socket_pair() -> io::Result<(UnixStream, UnixStream)> {
+    unsupported()
+}
+
+/// Starts a program; nothing can be run in it before.
+pub fn spawn_with<F>(_: &mut std::process::Command, _: F) -> io::Result<i32>
+where
+    F: FnMut() -> io::Result<()> + Send + Sync + 'static,
+{
+    unsupported()
+}
+
+/// The system's number of the thread that asks.
+pub fn thread_id() -> u64 {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { GetCurrentThreadId() }.into()
+}
+
+/// What a thread's time has gone into.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThreadTimes {
+    /// It had a processor.
+    pub busy_us: u64,
+    /// It could have gone on, and had none: the system does not tell.
+    pub queued_us: u64,
+}
+
+/// Since it began, of a thread of this process by its number; nothing if there is none.
+pub fn thread_times(id: u64) -> Option<ThreadTimes> {
+    let id = u32::try_from(id).ok()?;
+    let mut times = [FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 }; 4];
+    let [begun, ended, kernel, user] = &mut times;
+    // SAFETY: a handle that is closed again, and four values of this frame that the call fills.
+    let is_known = unsafe {
+        let thread = OpenThread(THREAD_QUERY_INFORMATION, 0, id);
+        if thread.is_null() {
+            return None;
+        }
+        let done = GetThreadTimes(thread, begun, ended, kernel, user);
+        CloseHandle(thread);
+        done != 0
+    };
+    // Hundreds of nanoseconds.
+    let us = |t: &FILETIME| (u64::from(t.dwHighDateTime) << 32 | u64::from(t.dwLowDateTime)) / 10;
+    is_known.then(|| ThreadTimes { busy_us: us(&times[2]) + us(&times[3]), queued_us: 0 })
+}

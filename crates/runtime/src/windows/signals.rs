@@ -1,0 +1,234 @@
+//! Signals as nginx has them on Windows: events with names, which another program sets (`-s`), and the console's own.
+
+use super::sockets::RawFd;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use windows_sys::Win32::Foundation::{CloseHandle, HANDLE, WAIT_OBJECT_0};
+use windows_sys::Win32::System::Console::{
+    SetConsoleCtrlHandler, CTRL_BREAK_EVENT, CTRL_CLOSE_EVENT, CTRL_C_EVENT, CTRL_SHUTDOWN_EVENT,
+};
+use windows_sys::Win32::System::Threading::{
+    CreateEventW, OpenEventW, SetEvent, WaitForMultipleObjects, EVENT_MODIFY_STATE, INFINITE,
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    Hup,
+    Quit,
+    Term,
+    Int,
+    Usr1,
+    Usr2,
+    Winch,
+    Chld,
+    /// For who has a terminal: it is to stop, and has gone on.
+    Tstp,
+    Cont,
+    /// Only to be sent.
+    Stop,
+    Kill,
+}
+
+/// As nginx calls their events there.
+const EVENTS: [(Signal, &str); 4] = [
+    (Signal::Term, "stop"),
+    (Signal::Quit, "quit"),
+    (Signal::Usr1, "reopen"),
+    (Signal::Hup, "reload"),
+];
+
+impl Signal {
+    /// Unix's.
+    pub fn number(self) -> i32 {
+        match self {
+            Signal::Hup => 1,
+            Signal::Int => 2,
+            Signal::Quit => 3,
+            Signal::Kill => 9,
+            Signal::Usr1 => 10,
+            Signal::Usr2 => 12,
+            Signal::Term => 15,
+            Signal::Chld => 17,
+            Signal::Cont => 18,
+            Signal::Stop => 19,
+            Signal::Tstp => 20,
+            Signal::Winch => 28,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Signal::Hup => "SIGHUP",
+            Signal::Int => "SIGINT",
+            Signal::Quit => "SIGQUIT",
+            Signal::Kill => "SIGKILL",
+            Signal::Usr1 => "SIGUSR1",
+            Signal::Usr2 => "SIGUSR2",
+            Signal::Term => "SIGTERM",
+            Signal::Chld => "SIGCHLD",
+            Signal::Cont => "SIGCONT",
+            Signal::Stop => "SIGSTOP",
+            Signal::Tstp => "SIGTSTP",
+            Signal::Winch => "SIGWINCH",
+        }
+    }
+}
+
+/// What has come and was not taken yet.
+static COME: Mutex<VecDeque<Signal>> = Mutex::new(VecDeque::new());
+static BELL: Condvar = Condvar::new();
+
+fn come() -> MutexGuard<'static, VecDeque<Signal>> {
+    COME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tell(signal: Signal) {
+    come().push_back(signal);
+    BELL.notify_all();
+}
+
+/// Called in a thread of the system's.
+unsafe extern "system" fn on_console(event: u32) -> i32 {
+    match event {
+        CTRL_C_EVENT | CTRL_BREAK_EVENT | CTRL_CLOSE_EVENT | CTRL_SHUTDOWN_EVENT => {
+            tell(Signal::Term);
+            1
+        }
+        _ => 0,
+    }
+}
+
+fn event_name(what: &str, pid: u32) -> Vec<u16> {
+    format!("Global\\ngx_{what}_{pid}").encode_utf16().chain([0]).collect()
+}
+
+/// Hears of the signals.
+pub struct Waiter(());
+
+/// What ended a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wake {
+    Signal(Signal),
+    /// The other descriptor is ready, or its peer has gone: nobody has one.
+    Ready,
+    Timeout,
+}
+
+/// Handles, which any thread may wait for.
+struct Handles([HANDLE; EVENTS.len()]);
+
+// SAFETY: a handle is a number that the system knows in all threads of the process.
+unsafe impl Send for Handles {}
+
+impl Waiter {
+    /// Makes the events and hears the console.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn new() -> io::Result<Waiter> {
+        let pid = std::process::id();
+        let mut handles = [std::ptr::null_mut(); EVENTS.len()];
+        for ((_, what), handle) in EVENTS.iter().zip(&mut handles) {
+            let name = event_name(what, pid);
+            // SAFETY: the name ends in a zero and outlives the call; without a descriptor the owner and the system may.
+            *handle = unsafe { CreateEventW(std::ptr::null(), 0, 0, name.as_ptr()) };
+            if handle.is_null() {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        let handles = Handles(handles);
+        std::thread::Builder::new().name("signals".into()).spawn(move || hear(&handles))?;
+        Waiter::of(&[])
+    }
+
+    /// Hears the console alone.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn of(_: &[Signal]) -> io::Result<Waiter> {
+        // SAFETY: a function of this program's, which stays.
+        match unsafe { SetConsoleCtrlHandler(Some(on_console), 1) } {
+            0 => Err(io::Error::last_os_error()),
+            _ => Ok(Waiter(())),
+        }
+    }
+
+    /// Waits for a signal, or for the time to pass.
+    pub fn wait(&self, _: Option<RawFd>, timeout_ms: Option<u64>) -> Wake {
+        let end = timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
+        let mut all = come();
+        loop {
+            if let Some(signal) = all.pop_front() {
+                return Wake::Signal(signal);
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            all = match left {
+                Some(Duration::ZERO) => return Wake::Timeout,
+                Some(left) => match BELL.wait_timeout(all, left) {
+                    Ok((all, _)) => all,
+                    Err(e) => e.into_inner().0,
+                },
+                None => BELL.wait(all).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// The same: there is nothing to be written to.
+    pub fn wait_writable(&self, _: impl Iterator<Item = RawFd>, timeout_ms: Option<u64>) -> Wake {
+        self.wait(None, timeout_ms)
+    }
+
+    /// The process that has sent the signal: the system does not say.
+    pub fn sender(&self) -> Option<u32> {
+        None
+    }
+}
+
+fn hear(handles: &Handles) {
+    loop {
+        let count = handles.0.len() as u32;
+        // SAFETY: the array has that many handles, which are never closed.
+        let found = unsafe { WaitForMultipleObjects(count, handles.0.as_ptr(), 0, INFINITE) };
+        match EVENTS.get(found.wrapping_sub(WAIT_OBJECT_0) as usize) {
+            Some((signal, _)) => tell(*signal),
+            None => return,
+        }
+    }
+}
+
+/// Whether a signal that ends the process waits to be taken.
+pub fn end_is_pending() -> bool {
+    come().iter().any(|s| matches!(s, Signal::Term | Signal::Int | Signal::Quit))
+}
+
+/// There is nothing to be undone.
+pub fn unblock_all() {}
+
+/// Sends a signal to a process: sets its event.
+///
+/// # Errors
+///
+/// There is no such event: no such server, or one of somebody else's, or it is a signal that has none.
+pub fn send(pid: i32, signal: Signal) -> io::Result<()> {
+    let Some((_, what)) = EVENTS.iter().find(|(s, _)| *s == signal) else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    let name = event_name(what, pid.unsigned_abs());
+    // SAFETY: the name ends in a zero and outlives the call; the handle is closed again.
+    unsafe {
+        let event = OpenEventW(EVENT_MODIFY_STATE, 0, name.as_ptr());
+        if event.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        let done = SetEvent(event);
+        CloseHandle(event);
+        match done {
+            0 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+}
