@@ -1261,12 +1261,13 @@ impl Engine {
         }
     }
 
-    /// Calls code that does not wait. An error of it is told by what is kept for that.
+    /// Calls code that does not wait; what it returns as a number, if it does and nothing is set by it. An error of it is
+    /// told by what is kept for that.
     ///
     /// # Errors
     ///
     /// There was no memory, or Lua cannot be entered from here.
-    pub(crate) fn call(&self, host: &mut dyn Host, code: usize, sets: bool) -> Entered<()> {
+    pub(crate) fn call(&self, host: &mut dyn Host, code: usize, sets: bool) -> Entered<f64> {
         let place = self.place()?;
         let (code, failed) = (self.kept(code), self.kept(kept::FAILED));
         let (set, result) = (self.kept(kept::SET), self.kept(kept::RESULT));
@@ -1278,7 +1279,7 @@ impl Engine {
                 lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, set);
             }
             lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, code);
-            let status = lua::lua_pcall(l, c_int::from(sets), c_int::from(sets), handler);
+            let status = lua::lua_pcall(l, c_int::from(sets), 1, handler);
             if !sets || status != lua::LUA_OK || lua::lua_type(l, -1) == lua::LUA_TNIL {
                 return status;
             }
@@ -1291,7 +1292,7 @@ impl Engine {
         if status == lua::LUA_ERRRUN && unsafe { lua::lua_toboolean(l, -1) } == 1 {
             status = lua::LUA_OK;
         }
-        self.taken((l, top, status)).map(drop)
+        self.taken((l, top, status))
     }
 
     /// A coroutine that nothing runs on.

@@ -25,6 +25,8 @@ const WRITE_CLOSED: u8 = 8;
 const CLOSED_ABOVE: u32 = 2;
 /// Urgent data has come, at which a read ends though there is more behind it: a short one has not found all.
 const URGENT: u8 = 16;
+/// Both sides have ended, or the other one has reset the connection.
+const BROKEN: u8 = 32;
 
 impl Way {
     /// What it is ready by, and what a call takes away.
@@ -162,8 +164,19 @@ impl Watch {
     /// Ready when a call has not found it used up since something happened.
     #[inline]
     pub(crate) fn poll_ready(&self, way: Way, cx: &Context<'_>) -> Poll<()> {
+        self.poll_for(way.bits().0, way, cx)
+    }
+
+    /// Ready when nothing can be said over it any more, which an end of the other side alone does not mean. One that
+    /// has ended there is woken by whatever happens.
+    pub(crate) fn poll_broken(&self, cx: &Context<'_>) -> Poll<()> {
+        self.poll_for(BROKEN, Way::Read, cx)
+    }
+
+    #[inline(always)]
+    fn poll_for(&self, by: u8, way: Way, cx: &Context<'_>) -> Poll<()> {
         with(|l| {
-            let (by, takes) = way.bits();
+            let takes = way.bits().1;
             let mut table = l.watched.borrow_mut();
             let slot = &mut table.slots[self.at as usize];
             if slot.ready & by != 0 {
@@ -272,6 +285,9 @@ fn bits(flags: EventFlags) -> u8 {
     }
     if flags.contains(EventFlags::HUP) {
         bits |= WRITE_CLOSED;
+    }
+    if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
+        bits |= BROKEN;
     }
     bits
 }
