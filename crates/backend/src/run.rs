@@ -433,7 +433,7 @@ async fn finish(
     ahead: &mut Ahead<'_>,
     client_gone: bool,
 ) -> Flow {
-    if matches!(relayed, Err(Fault::Filter)) {
+    if matches!(relayed, Err(Fault::Filter)) && !r.holds() {
         r.flags.keepalive = false;
         return Flow::Close;
     }

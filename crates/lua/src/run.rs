@@ -233,6 +233,10 @@ pub(crate) struct Run {
     pub returned: f64,
     /// Subrequests that have not been looked at yet, by their waits' numbers.
     pub parts: Vec<(u64, Asked)>,
+    /// How many there were.
+    pub captures: u32,
+    /// How many have ended since others have had their turn.
+    ended: u32,
     /// Of a run without a request, what lines of the log say of the one that began it.
     pub origin: Rc<[u8]>,
     /// Of a run without a request, where the code stands that has begun it.
@@ -283,6 +287,8 @@ impl Run {
             result: None,
             returned: 0.0,
             parts: Vec::new(),
+            captures: 0,
+            ended: 0,
             origin: Rc::default(),
             site: None,
             moment: None,
@@ -424,12 +430,20 @@ impl Run {
                 }
                 continue;
             };
+            self.ended += u32::from(self.parts.iter().any(|(part, _)| *part == id));
+            if self.ended >= AT_A_TIME {
+                self.ended = 0;
+                event_loop::yield_now().await;
+            }
             if vm::wake(who.again(), self, id, reply) == Step::Ended {
                 return;
             }
         }
     }
 }
+
+/// So many subrequests of a run may end in a row before others have their turn.
+const AT_A_TIME: u32 = 64;
 
 impl Drop for Run {
     fn drop(&mut self) {

@@ -206,6 +206,8 @@ pub(crate) fn before_header(
 ) {
     if let Some(fresh) = fresh {
         ready_header(r, conf, fresh, keep);
+    } else if conf.cache.stores() && keep.buffering {
+        keep.fill = fill::begin_store(r, &conf.cache, &conf.temp_path).map(Box::new);
     }
     if *conf.cache.standard && conf.cache.is_on() {
         let status = r.exchange.head.status;
@@ -217,7 +219,7 @@ pub(crate) fn before_header(
 fn ready_header(r: &mut Request, conf: &BackendLoc, fresh: &Fresh, keep: &mut Keep) {
     let cacheable = r.kept::<State>().is_some_and(|s| s.cacheable);
     if cacheable && !*conf.force_ranges && r.out.get(b"Accept-Ranges").is_some() {
-        r.flags.allow_ranges = true;
+        let_ranges(r);
         r.flags.single_range = true;
     }
     r.flags.ignore_conditions = !cacheable;
@@ -236,23 +238,25 @@ fn ready_header(r: &mut Request, conf: &BackendLoc, fresh: &Fresh, keep: &mut Ke
     }
 }
 
+/// Ranges of what is kept are this server's to make, which it does for no part.
+fn let_ranges(r: &mut Request) {
+    r.flags.allow_ranges = true;
+    if r.is_part() {
+        r.out.remove(b"Accept-Ranges");
+    }
+}
+
 /// Where the answer is kept whose header has been made. As in nginx `…_no_cache` is asked here: header filters may have
 /// said what it is about.
 #[inline]
 pub(crate) fn begin(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, keep: &mut Keep) {
-    if fresh.is_some() || conf.cache.stores() {
+    if let Some(fresh) = fresh {
         fill(r, conf, fresh, keep);
     }
 }
 
 #[inline(never)]
-fn fill(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, keep: &mut Keep) {
-    let Some(fresh) = fresh else {
-        if conf.cache.stores() && keep.buffering {
-            keep.fill = fill::begin_store(r, &conf.cache, &conf.temp_path).map(Box::new);
-        }
-        return;
-    };
+fn fill(r: &mut Request, conf: &BackendLoc, fresh: &Fresh, keep: &mut Keep) {
     let cacheable = r.kept::<State>().is_some_and(|s| s.cacheable);
     if keep.fill.is_none() && !cacheable {
         give_up(r);
@@ -542,7 +546,7 @@ fn answer(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>, fresh: bool)
     }
     let says_ranges = r.exchange.head.has(Id::AcceptRanges);
     if says_ranges && !*conf.force_ranges && r.out.get(b"Accept-Ranges").is_some() {
-        r.flags.allow_ranges = true;
+        let_ranges(r);
     }
     match &stored.body {
         StoredBody::Memory(text) => {

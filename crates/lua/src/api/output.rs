@@ -71,7 +71,6 @@ fn send_header(r: &mut Request) -> Result<(), FilterError> {
 
 fn wants_buffering(r: &Request) -> bool {
     r.version() < Version::HTTP_11
-        && !r.is_part()
         && r.out.content_length.is_none()
         && *r.loc().conf::<LuaLoc>().http10_buffering
 }
