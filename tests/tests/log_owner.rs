@@ -156,6 +156,27 @@ fn logs_and_pid_file_are_readable_whatever_the_umask() {
     }
 }
 
+/// Who stays where he was started has the umask from there, as nginx has it; directories for temporary files are the
+/// server's alone.
+#[test]
+fn what_is_made_in_the_foreground_obeys_the_umask() {
+    let conf = "daemon off; pid %%DIR%%/the.pid; error_log %%DIR%%/own.log; events {}
+        http { access_log %%DIR%%/access.log; proxy_temp_path %%DIR%%/temp 1 2; proxy_max_temp_file_size 1m;
+        server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%; location /long { }
+            location /kept { proxy_pass http://127.0.0.1:%%PORT_0%%/long; proxy_store %%DIR%%/stored; } } }";
+    for (umask, wanted) in [("027", 0o640), ("022", 0o644)] {
+        let server = Setup::new(conf).umask(umask).file("long", vec![b'x'; 100_000]).start();
+        assert_eq!(server.get("/kept").status, 200);
+        let mode = |name: &str| owner(&server.dir().join(name)).2;
+        for name in ["the.pid", "own.log", "access.log"] {
+            assert_eq!(mode(name), wanted, "{name}, umask {umask}");
+        }
+        let dirs = std::fs::read_dir(server.dir().join("temp")).unwrap();
+        let dirs: Vec<_> = dirs.map(|dir| owner(&dir.unwrap().path()).2).collect();
+        assert!(!dirs.is_empty() && dirs.iter().all(|mode| *mode == 0o700), "{dirs:?}");
+    }
+}
+
 #[test]
 fn a_reload_writes_to_the_logs_that_have_the_names_now() {
     let conf = CONF.replace("user nobody nogroup; ", "");

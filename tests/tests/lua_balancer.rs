@@ -106,10 +106,15 @@ fn what_code_leaves_alone_is_the_configurations() {
     assert_eq!(server.get("/file").text(), "back \n");
     server.expect_error("a file chooses while connecting to upstream");
     assert_eq!(server.get("/rewritten").text(), "back the balancer\n");
-    assert_eq!(server.get("/none").status, 500);
+    let logged = |path: &str| {
+        let before = server.read("access.log").lines().count();
+        let status = server.get(path).status;
+        format!("{status} {}", server.log_lines("access.log", before + 1)[before])
+    };
+    assert_eq!(logged("/none"), "500 /none  -");
     server.expect_error("lua balancer: no peer set");
-    assert_eq!(server.get("/none?exit=403").status, 403);
-    assert_eq!(server.get("/none?exit=-3").status, 502);
+    assert_eq!(logged("/none?exit=403"), "403 /none  -");
+    assert_eq!(logged("/none?exit=-3"), "502 /none  502");
     // The next one, and so until there are no more tries.
     assert_eq!(server.get("/none?exit=-5").status, 502);
     assert_eq!(server.get("/broken").status, 500);

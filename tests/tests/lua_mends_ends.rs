@@ -173,7 +173,7 @@ fn a_worker_leaves_behind_its_last_request() {
     assert_eq!(server.wait_exit(), Some(0));
     let log = server.error_log();
     let last = log.lines().filter(|line| line.contains("left: ") || line.contains("logged: "));
-    let last: Vec<_> = last.filter_map(|line| line.split("1: ").nth(1)).collect();
+    let last: Vec<_> = last.filter_map(|line| line.split("):1: ").nth(1)).collect();
     assert_eq!(last.len(), 4, "{log}");
     assert!(
         last[0].starts_with("logged: VERSION") && last[1].starts_with("left: VERSION"),

@@ -137,6 +137,7 @@ mod lua_capture_filters;
 mod lua_command;
 mod lua_core;
 mod lua_directives;
+mod lua_ends;
 mod lua_errlog;
 mod lua_inventory;
 mod lua_late;

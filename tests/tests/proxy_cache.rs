@@ -172,3 +172,40 @@ fn answers_are_spread_over_several_paths() {
         ["one", "two"].map(|dir| std::fs::read_dir(server.dir().join(dir)).unwrap().count());
     assert!(files[0] > 0 && files[1] > 0 && files[0] + files[1] == 40, "{files:?}");
 }
+
+/// As nginx, which asks when the header has been made: what header filters have set is heard.
+#[test]
+fn whether_it_is_kept_is_asked_behind_header_filters() {
+    let origin = counting();
+    let server = start(
+        &origin,
+        "map $sent_http_x_private $private { default 0; yes 1; }",
+        "proxy_cache_valid 1m; set $no 0; proxy_no_cache $no $private;
+         header_filter_by_lua_block { if ngx.var.arg_no then ngx.var.no = 1 end ngx.header['X-Private'] = ngx.var.arg_private }",
+    );
+    expect(get(&server, "/?no=1", ""), "MISS", "answer 1");
+    expect(get(&server, "/?no=1", ""), "MISS", "answer 2");
+    expect(get(&server, "/?private=yes", ""), "MISS", "answer 3");
+    expect(get(&server, "/?private=yes", ""), "MISS", "answer 4");
+    expect(get(&server, "/", ""), "MISS", "answer 5");
+    expect(get(&server, "/", ""), "HIT", "answer 5");
+}
+
+/// An answer that came without a length has none either when it is kept.
+#[test]
+fn what_came_in_chunks_leaves_in_chunks() {
+    let origin = Origin::start(|_, conn| {
+        conn.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nanswer\r\n0\r\n\r\n");
+        Next::Keep
+    });
+    let server = start(&origin, "", "proxy_cache_valid 1m;");
+    for status in ["MISS", "HIT"] {
+        let r = server.get("/");
+        assert_eq!((r.header("X-Status"), r.text().as_str()), (Some(status), "answer"));
+        let framing = (r.header("Content-Length"), r.header("Transfer-Encoding"));
+        assert_eq!(framing, (None, Some("chunked")), "{status}");
+    }
+    let old = server.raw(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let old = String::from_utf8_lossy(&old).into_owned();
+    assert!(old.contains("Connection: close") && old.ends_with("\r\n\r\nanswer"), "{old}");
+}

@@ -44,8 +44,12 @@ pub(crate) fn choose(r: &mut Request, run: &mut Run<'_>) -> Chosen {
     if let Some(balancer) = balanced::balancer(run) {
         return match balanced::choose(r, run, &balancer) {
             Answer::Server(lease) => chosen(r, run, lease.ok_or(NO_LIVE)),
-            Answer::Status(status) => Chosen::Failed(Some(status)),
+            Answer::Status(status) => {
+                tried_none(r, run);
+                Chosen::Failed(Some(status))
+            }
             Answer::Next => {
+                tried_none(r, run);
                 // No server is given back, so that nothing else would count it.
                 run.choice.tries = run.choice.tries.saturating_sub(1);
                 Chosen::Failed(failed(r, run, None, None, next::ERROR))
@@ -102,9 +106,23 @@ fn mark(run: &Run<'_>) -> u64 {
     run.tls.as_ref().map_or(0, |t| t.mark) ^ version ^ run.bound
 }
 
+/// A try that has come to no server: as in nginx `$upstream_addr` is empty for it.
+#[cold]
+fn tried_none(r: &mut Request, run: &mut Run<'_>) {
+    let new_group = std::mem::take(&mut run.first) && !r.upstream.is_empty();
+    let state = UpstreamState::new(Rc::default(), new_group);
+    let response_us = Some(clock::mono_us().saturating_sub(run.asked_us));
+    r.upstream.push(UpstreamState { begun_us: run.asked_us, response_us, ..state });
+}
+
 #[cold]
 fn nobody(r: &mut Request, run: &mut Run<'_>, new_group: bool, why: &str) -> Chosen {
-    let state = UpstreamState::new(Rc::clone(&run.group.shown_name), new_group);
+    // Code that chooses has named nobody, and nothing of the name is shown.
+    let name = match balanced::balancer(run) {
+        Some(_) => Rc::default(),
+        None => Rc::clone(&run.group.shown_name),
+    };
+    let state = UpstreamState::new(name, new_group);
     r.upstream.push(UpstreamState { begun_us: clock::now_us(), ..state });
     r.log(LogLevel::Error, why);
     Chosen::Failed(failed(r, run, None, None, next::NO_LIVE))

@@ -313,7 +313,7 @@ fn pass_on(r: &mut Request, run: &mut Run<'_>, mut asked: Asked) -> End {
     }
     let ignore_abort = run.ignores_abort();
     let mut keep = Keep { silent, ignore_abort, ..Keep::new(buffering) };
-    kept::begin(r, conf, fresh.as_deref(), &mut keep);
+    kept::before_header(r, conf, fresh.as_deref(), &mut keep);
     // Asked for now: behind the header what cannot be told would be no limit.
     let rate = conf.limit_rate.as_ref().map_or(0, |t| r.eval_size(t));
     // Also what only goes into the cache, where no header is sent.
@@ -331,6 +331,10 @@ fn pass_on(r: &mut Request, run: &mut Run<'_>, mut asked: Asked) -> End {
             return End::Done(Flow::Status(s));
         }
         Err(_) => return End::Done(Flow::Close),
+    }
+    kept::begin(r, conf, fresh.as_deref(), &mut body.keep);
+    if body.keep.silent && r.match_failed() {
+        return End::Done(Flow::Status(500));
     }
     if r.flags.header_only && body.keep.fill.is_none() {
         done(r, run, asked, &body.reader);
@@ -429,6 +433,10 @@ async fn finish(
     ahead: &mut Ahead<'_>,
     client_gone: bool,
 ) -> Flow {
+    if matches!(relayed, Err(Fault::Filter)) && !r.holds() {
+        r.flags.keepalive = false;
+        return Flow::Close;
+    }
     let ended = relayed.is_ok();
     let gone = client_gone || matches!(relayed, Err(Fault::ClientGone));
     let mut own_fault = matches!(relayed, Err(Fault::File(_)));

@@ -578,6 +578,12 @@ impl Connection {
         out.clear();
     }
 
+    /// Throws away what is queued but for its first bytes.
+    pub fn drop_output_behind(&self, bytes: u64) {
+        let mut out = self.out.borrow_mut();
+        self.dropped.set(self.dropped.get() + out.cut(bytes));
+    }
+
     /// The client takes nothing: it gets nothing more.
     pub fn give_up_sending(&self) {
         self.broken.set(true);
@@ -614,6 +620,17 @@ impl Connection {
             }
         }
         false
+    }
+
+    /// Whether the client has ended its side behind all that was read: only [`Connection::poll_broken`] tells then
+    /// that it is gone.
+    pub fn is_half_closed(&self) -> bool {
+        matches!(self.stream.peek_now(), Ok(0))
+    }
+
+    /// Whether nothing reaches the client any more; otherwise wakes the task when that may be.
+    pub fn poll_broken(&self, cx: &mut Context<'_>) -> bool {
+        self.stream.poll_broken(cx).is_ready()
     }
 
     /// Whether something waits to be read, be it the end; otherwise wakes the task when that may be.

@@ -311,6 +311,15 @@ impl OutQueue {
         }
     }
 
+    /// Throws away all but the first `n` bytes; answers how many those were.
+    pub fn cut(&mut self, n: u64) -> u64 {
+        let mut first = OutQueue::default();
+        first.take_from(self, n);
+        let rest = self.queued;
+        *self = first;
+        rest
+    }
+
     /// Throws away what was not sent, and the memory.
     pub fn clear(&mut self) {
         *self = OutQueue::default();

@@ -44,7 +44,7 @@ impl TempFile {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => path = next_path(at),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
                     let Some(dir) = path.parent().filter(|d| !d.exists()) else { return Err(e) };
-                    std::fs::create_dir_all(dir)?;
+                    weir_runtime::files::make_dirs(dir, 0o700)?;
                 }
                 Err(e) => return Err(e),
             }

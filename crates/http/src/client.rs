@@ -169,11 +169,27 @@ impl Client {
         }
     }
 
-    /// Throws away what is queued and is this request's alone.
-    pub(crate) fn drop_output(&self) {
+    /// What is queued does not leave by itself, until it is drained: over HTTP/1 it never does.
+    pub(crate) fn hold_back(&self, holds: bool) {
         match &self.over {
-            Over::H1 => self.conn.drop_output(),
-            Over::H2(_) => {}
+            Over::H1 => {}
+            Over::H2(stream) if holds => stream.send_nothing(),
+            Over::H2(stream) => stream.unlimit(),
+        }
+    }
+
+    /// The request is given up as if its client had been too slow: a stream ends with that.
+    pub(crate) fn time_out(&self) {
+        if let Over::H2(stream) = &self.over {
+            stream.timed_out.set(true);
+        }
+    }
+
+    /// Throws away what is queued and is this request's alone, but for its first bytes.
+    pub(crate) fn drop_output_behind(&self, bytes: u64) {
+        match &self.over {
+            Over::H1 => self.conn.drop_output_behind(bytes),
+            Over::H2(stream) => stream.drop_output_behind(bytes),
         }
     }
 
@@ -192,6 +208,14 @@ impl Client {
         match &self.over {
             Over::H1 => self.conn.poll_gone(cx, watching),
             Over::H2(stream) => *watching && stream.poll_gone(cx),
+        }
+    }
+
+    /// As [`Connection::is_half_closed`]: with HTTP/2 the end of a request is none of the client.
+    pub(crate) fn is_half_closed(&self) -> bool {
+        match self.over {
+            Over::H1 => self.conn.is_half_closed(),
+            Over::H2(_) => false,
         }
     }
 

@@ -8,6 +8,7 @@ mod serving;
 
 pub(crate) use serving::Serving;
 
+use crate::client_watch::unless_cut;
 use crate::conf::Lingering;
 use crate::flow::{Flow, WaitFn};
 use crate::linger::linger;
@@ -146,10 +147,11 @@ fn over(conn: &Connection, r: Box<Request>) {
     pool::give(r);
 }
 
-/// Waits with a request for what its handler waits for.
+/// Waits with a request for what its handler waits for. One whose connection is cut breaks off.
 async fn wait_for_handler(mut r: Box<Request>, f: WaitFn) -> (Box<Request>, Flow) {
-    let flow = f(&mut r).await;
-    (r, flow)
+    let conn = Rc::clone(r.conn());
+    let flow = unless_cut(&conn, f(&mut r)).await;
+    (r, flow.unwrap_or(Flow::Close))
 }
 
 /// Waits where a request stands, and goes on from there.
@@ -249,8 +251,12 @@ async fn wait_for_end(
     finished: bool,
     offered: bool,
 ) -> After {
-    if finished {
-        tell_of_end(conn, r);
+    if conn.is_cut.get() {
+        return cut(conn, r).await;
+    }
+    match finished {
+        true => tell_of_end(conn, r),
+        false => r.drop_postponed(),
     }
     let flushed = !r.flags.unsent && !offered && r.flush_at_once();
     let sent = !r.flags.unsent && (flushed || r.drain(0).await.is_ok()) && !conn.broken.get();
@@ -276,6 +282,14 @@ async fn wait_for_end(
         logged(conn);
     }
     after
+}
+
+/// Nobody is told anything any more, and nothing is done behind it.
+#[cold]
+async fn cut(conn: &Connection, r: &mut Box<Request>) -> After {
+    conn.broken.set(true);
+    log_request(r).await;
+    After::Close
 }
 
 /// The same up to the log, where nothing has to be waited for; otherwise [`wait_for_end`] begins anew, and is

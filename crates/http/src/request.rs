@@ -90,6 +90,9 @@ pub struct Request {
     /// tells [`Request::bytes_sent`].
     pub sent: u64,
     pub(crate) header_size: u64,
+    /// Of those, how many would have left in nginx, as far as code has put them out: it keeps back less than
+    /// `postpone_output`, which is not sent if the answer then breaks off.
+    pub(crate) left: u64,
     /// Bytes of this request as received.
     pub received: u64,
     /// `$limit_rate`, in bytes a second; `None`: it has yet to be asked of the location.
@@ -169,6 +172,7 @@ impl Request {
             took_us: _,
             sent,
             header_size,
+            left,
             received,
             limit_rate,
             limit_rate_after,
@@ -204,6 +208,7 @@ impl Request {
         *start_us = 0;
         *sent = 0;
         *header_size = 0;
+        *left = 0;
         *received = 0;
         *limit_rate = None;
         *limit_rate_after = None;

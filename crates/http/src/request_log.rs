@@ -46,7 +46,8 @@ impl Request {
 
     /// A server has been chosen to pass the request on to.
     pub(crate) fn has_upstream(&self) -> bool {
-        !self.upstream.is_empty() && self.exchange.scheme.is_some()
+        let tried = self.upstream.last().is_some_and(|up| !up.peer.is_empty());
+        tried && self.exchange.scheme.is_some()
     }
 
     fn write_upstream(&self, line: &mut Vec<u8>) {

@@ -48,11 +48,44 @@ impl Request {
     /// waits here nothing leaves any more, so that the log does not show both.
     pub fn abort(&mut self, status: u16) {
         self.flags.aborted = true;
+        if status == 444 {
+            self.to_client().time_out();
+        }
         if self.err_status == 0 && (self.out.status == 0 || self.bytes_sent() == 0) {
             self.err_status = status;
             if self.out.status != 0 && !self.is_part() {
-                self.to_client().drop_output();
+                self.to_client().drop_output_behind(0);
             }
+        }
+    }
+
+    /// Code has put out something; `at_once`: and wants it to leave.
+    pub fn put_out(&mut self, at_once: bool) {
+        if self.is_part() {
+            return;
+        }
+        // With HTTP/2 the header leaves by itself.
+        let is_h2 = self.to_client().speaks_h2();
+        let header = if is_h2 { self.header_size } else { 0 };
+        let waiting = self.sent.saturating_sub(self.left.max(header));
+        let leaves = at_once || waiting >= *self.loc().core.postpone_output;
+        if leaves {
+            self.left = self.sent;
+        }
+        if is_h2 && !self.is_limited() {
+            self.to_client().hold_back(!leaves);
+        }
+    }
+
+    /// The answer breaks off: less than `postpone_output`, as nginx keeps back until more comes, is not sent. Of an
+    /// answer that has hardly begun the client gets nothing.
+    #[cold]
+    pub(crate) fn drop_postponed(&self) {
+        let client = self.to_client();
+        let (queued, postponed) = (client.queued(), *self.loc().core.postpone_output);
+        let keep = self.left.saturating_sub(self.sent.saturating_sub(queued));
+        if !self.flags.header_only && queued.saturating_sub(keep) < postponed {
+            client.drop_output_behind(keep);
         }
     }
 

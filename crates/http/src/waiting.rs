@@ -155,6 +155,6 @@ pub(crate) fn refuse(r: &mut Request, status: u16) {
 #[cold]
 pub(crate) fn refusal(r: &mut Request) -> Option<u16> {
     let Refused(status) = *r.take_kept::<Refused>()?;
-    r.flags.unsent = false;
+    (r.flags.unsent, r.flags.aborted) = (false, false);
     Some(status)
 }

@@ -138,6 +138,9 @@ type Place = (*mut lua::lua_State, bool);
 /// What a call was made on, the height of the stack before it, and what it has come to.
 type Done = (*mut lua::lua_State, c_int, c_int);
 
+/// Whether an entry was begun within another, and whether it is watched by itself.
+type Running = (bool, bool);
+
 thread_local! {
     /// The state that runs on this thread; null where none does. The handler of a signal reads it, too.
     static RUNS: AtomicPtr<lua::lua_State> = const { AtomicPtr::new(ptr::null_mut()) };
@@ -1171,21 +1174,27 @@ impl Engine {
         }
     }
 
-    /// Lua runs from now on; whether it has done so before.
+    /// Lua runs from now on; whether it has done so before. Code of a subrequest runs on its own account.
     #[inline]
-    fn begin_running(&self) -> bool {
-        let runs = Engine::runs_here();
-        if !runs {
+    fn begin_running(&self) -> Running {
+        let is_within = Engine::runs_here();
+        let on_account = !is_within || self.seat.is_left();
+        if on_account {
             self.seat.begin();
+        }
+        if !is_within {
             RUNS.with(|runs| runs.store(self.state, Ordering::Release));
         }
-        runs
+        (is_within, on_account)
     }
 
     /// It has returned to where it was called from. After an error the run is still there, and all that it has.
     #[inline]
-    fn end_running(&self, runs: bool, is_well: bool) {
-        if runs {
+    fn end_running(&self, (is_within, on_account): Running, is_well: bool) {
+        if is_within {
+            if on_account {
+                self.seat.end();
+            }
             return;
         }
         if is_well {
@@ -1261,12 +1270,13 @@ impl Engine {
         }
     }
 
-    /// Calls code that does not wait. An error of it is told by what is kept for that.
+    /// Calls code that does not wait; what it returns as a number, if it does and nothing is set by it. An error of it is
+    /// told by what is kept for that.
     ///
     /// # Errors
     ///
     /// There was no memory, or Lua cannot be entered from here.
-    pub(crate) fn call(&self, host: &mut dyn Host, code: usize, sets: bool) -> Entered<()> {
+    pub(crate) fn call(&self, host: &mut dyn Host, code: usize, sets: bool) -> Entered<f64> {
         let place = self.place()?;
         let (code, failed) = (self.kept(code), self.kept(kept::FAILED));
         let (set, result) = (self.kept(kept::SET), self.kept(kept::RESULT));
@@ -1278,7 +1288,7 @@ impl Engine {
                 lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, set);
             }
             lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, code);
-            let status = lua::lua_pcall(l, c_int::from(sets), c_int::from(sets), handler);
+            let status = lua::lua_pcall(l, c_int::from(sets), 1, handler);
             if !sets || status != lua::LUA_OK || lua::lua_type(l, -1) == lua::LUA_TNIL {
                 return status;
             }
@@ -1291,7 +1301,7 @@ impl Engine {
         if status == lua::LUA_ERRRUN && unsafe { lua::lua_toboolean(l, -1) } == 1 {
             status = lua::LUA_OK;
         }
-        self.taken((l, top, status)).map(drop)
+        self.taken((l, top, status))
     }
 
     /// A coroutine that nothing runs on.

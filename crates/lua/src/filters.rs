@@ -86,6 +86,8 @@ fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
     match run.outcome {
         Outcome::Failed => return Err(FilterError::Broken),
         Outcome::Exit(code) if code != 0 => return Err(FilterError::Broken),
+        // `return ngx.ERROR`
+        _ if run.returned == -1.0 || run.returned >= 300.0 => return Err(FilterError::Broken),
         _ => {}
     }
     if !run.piece.is_set {

@@ -187,9 +187,18 @@ fn exited(r: &mut Request, context: u32, code: i32) -> Flow {
         -5 if output::has_begun(r) => output::end(r),
         // Other handlers of the phase are to judge.
         -5 => Flow::Declined,
-        i32::MIN..0 => Flow::Close,
+        i32::MIN..0 => {
+            output::give_up(r);
+            Flow::Close
+        }
         // The client is not told that this was all.
-        408 | 444 | 499 if output::has_begun(r) => Flow::Close,
+        408 | 444 | 499 if output::has_begun(r) => {
+            // A header alone has left.
+            if !r.flags.header_only {
+                r.abort(code as u16);
+            }
+            Flow::Close
+        }
         1..=999 if output::has_begun(r) => output::end(r),
         // No answer ends with these.
         1..=199 => Flow::Close,

@@ -229,8 +229,14 @@ pub(crate) struct Run {
     /// The arguments of a `set_by_lua`, and what its code returns.
     pub args: Vec<Vec<u8>>,
     pub result: Option<Vec<u8>>,
+    /// The number that code has returned which does not wait.
+    pub returned: f64,
     /// Subrequests that have not been looked at yet, by their waits' numbers.
     pub parts: Vec<(u64, Asked)>,
+    /// How many there were.
+    pub captures: u32,
+    /// How many have ended since others have had their turn.
+    ended: u32,
     /// Of a run without a request, what lines of the log say of the one that began it.
     pub origin: Rc<[u8]>,
     /// Of a run without a request, where the code stands that has begun it.
@@ -249,6 +255,8 @@ pub(crate) struct Run {
     pub is_gone: bool,
     /// Code is to run then.
     pub has_abort: bool,
+    /// Whether the client had ended its side when this was first looked at.
+    half_closed: Option<bool>,
     /// Its coroutine, while it waits and Lua does not order its threads.
     pub thread: Option<Thread>,
     /// What that waits for; 0 for nothing.
@@ -277,7 +285,10 @@ impl Run {
             piece: Piece::default(),
             args: Vec::new(),
             result: None,
+            returned: 0.0,
             parts: Vec::new(),
+            captures: 0,
+            ended: 0,
             origin: Rc::default(),
             site: None,
             moment: None,
@@ -287,6 +298,7 @@ impl Run {
             flags: 0,
             is_gone: false,
             has_abort: false,
+            half_closed: None,
             thread: None,
             waits_for: 0,
             early: Vec::new(),
@@ -348,7 +360,7 @@ impl Run {
 
     /// What comes next, or that the client has gone, where somebody wants to know.
     async fn next_or_gone(&mut self, who: Who<'_>) -> Option<(u64, Reply)> {
-        let watch = if self.is_gone { None } else { Watch::of(&who) };
+        let watch = if self.is_gone { None } else { Watch::of(&who, &mut self.half_closed) };
         let Some(mut watch) = watch else { return Some(self.next(who).await) };
         let mut next = pin!(self.next(who));
         poll_fn(|cx| match next.as_mut().poll(cx) {
@@ -418,12 +430,20 @@ impl Run {
                 }
                 continue;
             };
+            self.ended += u32::from(self.parts.iter().any(|(part, _)| *part == id));
+            if self.ended >= AT_A_TIME {
+                self.ended = 0;
+                event_loop::yield_now().await;
+            }
             if vm::wake(who.again(), self, id, reply) == Step::Ended {
                 return;
             }
         }
     }
 }
+
+/// So many subrequests of a run may end in a row before others have their turn.
+const AT_A_TIME: u32 = 64;
 
 impl Drop for Run {
     fn drop(&mut self) {
@@ -446,15 +466,26 @@ impl Drop for Run {
 enum Watch {
     Request(ClientWatch),
     Session(Rc<Connection>, bool),
+    /// Of a session whose client had ended its side.
+    HalfClosed(Rc<Connection>),
 }
 
 impl Watch {
     /// Nothing where nobody wants to know.
-    fn of(who: &Who<'_>) -> Option<Watch> {
+    fn of(who: &Who<'_>, half_closed: &mut Option<bool>) -> Option<Watch> {
         match who {
             _ if !who.checks_abort() => None,
-            Who::Request(r) => Some(Watch::Request(ClientWatch::new(r, false))),
-            Who::Session(s) => Some(Watch::Session(Rc::clone(s.conn()), true)),
+            Who::Request(r) => {
+                let half_closed = *half_closed.get_or_insert_with(|| r.is_half_closed());
+                Some(Watch::Request(ClientWatch::beside(r, half_closed)))
+            }
+            Who::Session(s) => {
+                let conn = Rc::clone(s.conn());
+                match *half_closed.get_or_insert_with(|| conn.is_half_closed()) {
+                    true => Some(Watch::HalfClosed(conn)),
+                    false => Some(Watch::Session(conn, true)),
+                }
+            }
             Who::Nobody => None,
         }
     }
@@ -463,6 +494,7 @@ impl Watch {
         match self {
             Watch::Request(watch) => watch.is_gone(cx),
             Watch::Session(conn, watching) => conn.poll_gone(cx, watching),
+            Watch::HalfClosed(conn) => conn.poll_broken(cx),
         }
     }
 }

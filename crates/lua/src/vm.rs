@@ -435,7 +435,10 @@ pub(crate) fn begin(mut who: Who<'_>, run: &mut Run, code: u32) -> Step {
     let mut state = State::of(who.again(), run, &vm);
     if context & context::WAITING == 0 {
         return match engine.call(&mut state, place, context == context::SET) {
-            Ok(()) => Step::Ended,
+            Ok(returned) => {
+                run.returned = returned;
+                Step::Ended
+            }
             Err(e) => failed_with(who, run, engine, &e),
         };
     }
@@ -455,7 +458,7 @@ pub(crate) fn call_apart(run: &mut Run) -> Result<(), Vec<u8>> {
         return Err(b"there is no Lua state".to_vec());
     };
     let mut state = State::of(Who::Nobody, run, &vm);
-    engine.call(&mut state, kept::APART, false).map_err(|e| {
+    engine.call(&mut state, kept::APART, false).map(drop).map_err(|e| {
         engine.recover();
         text_of(&e).as_bytes().to_vec()
     })

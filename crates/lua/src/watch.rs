@@ -62,8 +62,10 @@ thread_local! {
 /// Of one thread.
 pub(crate) struct Seat {
     thread: Thread,
-    /// Entries and returns: odd while Lua runs. Written by the thread alone.
+    /// The entry that runs, by an odd number; an even one while none does. Written by the thread alone.
     entries: AtomicU64,
+    /// The last number that an entry was given.
+    given: AtomicU64,
     /// The entry that nothing more is to be said of.
     settled: AtomicU64,
     /// Written by the watch alone: the entry that it has seen, since when, and how often it was asked; the entry that
@@ -89,6 +91,7 @@ impl Seat {
         let seat = Arc::new(Seat {
             thread: Thread::own(),
             entries: none(),
+            given: AtomicU64::new(u64::MAX),
             settled: none(),
             seen: none(),
             since_ms: none(),
@@ -107,13 +110,32 @@ impl Seat {
     /// Lua begins to run on this thread.
     #[inline]
     pub(crate) fn begin(&self) {
-        self.entries.store(self.entries.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
+        let number = self.given.load(Ordering::Relaxed).wrapping_add(2);
+        self.given.store(number, Ordering::Relaxed);
+        self.entries.store(number, Ordering::Relaxed);
     }
 
     /// It has returned.
     #[inline]
     pub(crate) fn end(&self) {
-        self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.entries.store(self.given.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// What runs asks for something that is not on its account, until it comes back by that number.
+    pub(crate) fn leave(&self) -> u64 {
+        let number = self.entries.load(Ordering::Relaxed);
+        self.end();
+        number
+    }
+
+    pub(crate) fn come_back(&self, number: u64) {
+        self.entries.store(number, Ordering::Relaxed);
+    }
+
+    /// Whether nothing runs on its own account.
+    #[inline]
+    pub(crate) fn is_left(&self) -> bool {
+        self.entries.load(Ordering::Relaxed).is_multiple_of(2)
     }
 
     /// For how long the entry at hand has run, if it is the one that is accused.

@@ -18,8 +18,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What logs and the pid file are created with, whatever the umask.
+/// What logs and the pid file are created with.
 const MODE: u32 = 0o644;
 /// What directories for temporary files and caches are created with, and those that lead there:
 /// others must get through them.
@@ -27,6 +28,23 @@ const DIR_MODE: u32 = 0o700;
 const PARENT_MODE: u32 = 0o755;
 /// A name that comes and goes is tried this often.
 const TRIES: usize = 8;
+
+/// Whether the umask takes rights away from that.
+static OBEYS_UMASK: AtomicBool = AtomicBool::new(false);
+
+/// As in nginx, a process that stays where it was started makes its logs and its pid file by the umask that it has
+/// from there. Those of a daemon, which sets one of its own there, can be read whatever that was.
+pub fn obey_umask(obeys: bool) {
+    OBEYS_UMASK.store(obeys, Ordering::Relaxed);
+}
+
+/// Of a file that was just created.
+fn let_read(file: &OwnedFd) -> rustix::io::Result<()> {
+    match OBEYS_UMASK.load(Ordering::Relaxed) {
+        true => Ok(()),
+        false => fchmod(file, Mode::from_raw_mode(MODE)),
+    }
+}
 
 /// A file, and how it was come by.
 #[derive(Debug)]
@@ -71,7 +89,7 @@ fn open(path: &Path, how: OFlags, is_root: bool) -> io::Result<Opened> {
     for _ in 0..TRIES {
         match openat(&place.dir, &name, fresh, Mode::from_raw_mode(MODE)) {
             Ok(fd) => {
-                fchmod(&fd, Mode::from_raw_mode(MODE))?;
+                let_read(&fd)?;
                 let file = fd.into();
                 return Ok(Opened { file, created: true, by_link, place: Some(place) });
             }
@@ -100,7 +118,7 @@ fn open(path: &Path, how: OFlags, is_root: bool) -> io::Result<Opened> {
 fn open_plainly(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let mode = Mode::from_raw_mode(MODE);
     match openat(CWD, path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
-        Ok(fd) => fchmod(&fd, mode).map(|()| fd),
+        Ok(fd) => let_read(&fd).map(|()| fd),
         Err(Errno::EXIST) => openat(CWD, path, flags | OFlags::CREATE, mode),
         Err(e) => Err(e),
     }

@@ -124,6 +124,11 @@ impl Channel {
         self.socket.poll_readable(cx)
     }
 
+    /// Ready when the connection is broken, and not only ended on the other side.
+    pub fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.socket.poll_broken(cx)
+    }
+
     /// Forgets that the socket was readable: a call has found that it is not.
     pub fn not_readable(&self) {
         self.socket.not_readable();

@@ -75,14 +75,18 @@ fn response_time<S: Asks>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     each(s, out, |state, out| time(state.response_us, out))
 }
 
-/// Values of one group of tries are joined by `", "`, groups by `" : "`.
+/// Values of one group of tries are joined by `", "`, groups by `" : "`. For nginx a try that has come to no server is
+/// no more than the end of a group, unless it is the first.
 fn each<S: Asks>(s: &S, out: &mut Vec<u8>, f: impl Fn(&UpstreamState, &mut Vec<u8>)) -> bool {
     let asked = s.asked();
+    let mut before = &b""[..];
     for (i, state) in asked.iter().enumerate() {
-        if i > 0 {
-            out.extend_from_slice(if state.new_group { b" : " } else { b", " });
+        let is_none = i > 0 && state.peer.is_empty();
+        out.extend_from_slice(if is_none || state.new_group && i > 0 { b" : " } else { before });
+        before = if is_none { b"" } else { b", " };
+        if !is_none {
+            f(state, out);
         }
-        f(state, out);
     }
     !asked.is_empty()
 }

@@ -92,8 +92,15 @@ const EVENTS: Context = Context::EVENTS;
 /// What the kernel makes a pipe of, and lets anybody.
 const PIPE_BYTES: std::ops::RangeInclusive<u64> = 4096..=1024 * 1024;
 
+/// Logs are opened as they are read: those behind it are made by the umask where the process stays.
+fn set_daemon(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let is_daemon = flag(d)?;
+    weir_runtime::trusted::obey_umask(!is_daemon);
+    cf.get::<Global>().daemon.once(d, is_daemon)
+}
+
 pub const ROWS: &[Row] = &[
-    Row::new("daemon", MAIN, Arity::FLAG, "on", "Run in the background.", set!(Cf::get::<Global>, daemon, flag)).note("A reload that changes it logs a warning: only a restart can."),
+    Row::new("daemon", MAIN, Arity::FLAG, "on", "Run in the background.", set_daemon).note("A reload that changes it logs a warning: only a restart can. Where it is off, error logs named behind it, access logs and the pid file are made by the umask, as in nginx; all others can be read by all."),
     Row::new("master_process", MAIN, Arity::FLAG, "on", "Run a master beside the serving process.", set!(Cf::get::<Global>, master_process, flag)).note("A master runs when started as root; otherwise one process does both. A reload that changes it logs a warning: only a restart can."),
     Row::new("timer_resolution", MAIN, Arity::ONE, "", "How often the clock is read.", set!(Cf::get::<Global>, timer_resolution, msec)).note("Not needed: reading the clock is no system call."),
     Row::new("pid", MAIN, Arity::ONE, "logs/nginx.pid", "File with the main process's number.", |cf, d| {

@@ -215,6 +215,8 @@ fn build(cf: &mut Cf, paths: &Paths) -> ConfResult<Generation> {
         return Err(e.hint("add events { }".to_string()));
     }
     loaded::notice(cf);
+    let is_daemon = *cf.get::<Global>().daemon.as_option().unwrap_or(&true);
+    weir_runtime::trusted::obey_umask(!is_daemon);
     let log = error_log(cf, paths);
     let number = NUMBER.load(Ordering::Relaxed) + 1;
     weir_ship::build(cf)?;

@@ -208,45 +208,46 @@ struct Seat {
 impl Seat {
     fn give(&self, conn: Rc<Connection>) {
         *self.next.borrow_mut() = Some(conn);
+        self.wake();
+    }
+
+    fn wake(&self) {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
     }
 
     fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Rc<Connection>> {
-        if let Some(conn) = self.next.borrow_mut().take() {
-            return Poll::Ready(conn);
-        }
         // The task, and so its waker, stays the same.
         self.waker.borrow_mut().get_or_insert_with(|| cx.waker().clone());
-        Poll::Pending
+        self.next.borrow_mut().take().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 /// The worker's connections, each at a number of its own while it lives.
 #[derive(Default)]
 struct Registry {
-    seats: Vec<Weak<Connection>>,
+    seats: Vec<(Weak<Connection>, Weak<Seat>)>,
     free: Vec<u32>,
 }
 
 impl Registry {
-    fn add(&mut self, conn: &Rc<Connection>) -> u32 {
-        let conn = Rc::downgrade(conn);
+    fn add(&mut self, conn: &Rc<Connection>, seat: &Rc<Seat>) -> u32 {
+        let taken = (Rc::downgrade(conn), Rc::downgrade(seat));
         match self.free.pop() {
             Some(at) => {
-                self.seats[at as usize] = conn;
+                self.seats[at as usize] = taken;
                 at
             }
             None => {
-                self.seats.push(conn);
+                self.seats.push(taken);
                 self.seats.len() as u32 - 1
             }
         }
     }
 
     fn remove(&mut self, at: u32) {
-        self.seats[at as usize] = Weak::new();
+        self.seats[at as usize] = (Weak::new(), Weak::new());
         self.free.push(at);
     }
 
@@ -258,7 +259,16 @@ impl Registry {
     }
 
     fn iter(&self) -> impl Iterator<Item = Rc<Connection>> + '_ {
-        self.seats.iter().filter_map(Weak::upgrade)
+        self.seats.iter().filter_map(|(conn, _)| conn.upgrade())
+    }
+
+    /// Ends those connections both ways, whatever their tasks wait for.
+    fn cut(&self, is_meant: impl Fn(&Connection) -> bool) {
+        let all = self.seats.iter().filter_map(|(conn, seat)| Some((conn.upgrade()?, seat)));
+        for (conn, seat) in all.filter(|(conn, _)| is_meant(conn)) {
+            conn.cut();
+            seat.upgrade().iter().for_each(|seat| seat.wake());
+        }
     }
 }
 
@@ -452,11 +462,7 @@ impl State {
             timer::sleep_ms(ms).await;
             // It is not kept for this.
             let (Some(state), Some(old)) = (state.upgrade(), old.upgrade()) else { return };
-            for conn in state.connections.borrow().iter() {
-                if conn.works_by(&old) {
-                    conn.cut();
-                }
-            }
+            state.connections.borrow().cut(|conn| conn.works_by(&old));
         });
     }
 
@@ -532,11 +538,9 @@ impl State {
         if timer::within_ms(ms, &mut idle).await.is_some() {
             return;
         }
-        // Their requests end as those of clients that have gone, and are logged.
-        for conn in self.connections.borrow().iter() {
-            conn.cut();
-        }
-        // Those that do not look at their client end with the worker.
+        // Their requests end, and are logged.
+        self.connections.borrow().cut(|_| true);
+        // What does not hear of that ends with the worker.
         timer::within_ms(LAST_MOMENT_MS, idle).await;
     }
 }
@@ -697,7 +701,7 @@ fn accepted(
 async fn connections(state: Rc<State>, seat: Rc<Seat>) {
     loop {
         let conn = poll_fn(|cx| seat.poll_next(cx)).await;
-        let at = state.connections.borrow_mut().add(&conn);
+        let at = state.connections.borrow_mut().add(&conn, &seat);
         let leaving = Leaving(&state, at);
         protocols::serve(conn).await;
         drop(leaving);

@@ -155,6 +155,15 @@ pub(crate) fn judge(r: &mut Request, conf: &CacheConf, ignored: Ignored) -> Fres
     fresh
 }
 
+/// `…_no_cache`. Behind the header nothing can be said any more of what cannot be told: it is not kept.
+pub(crate) fn is_refused(r: &mut Request, conf: &CacheConf) -> bool {
+    if !r.flags.header_sent || conf.no_cache.is_empty() {
+        return any_true(r, &conf.no_cache);
+    }
+    let (refused, is_sure) = r.certain(|r| any_true(r, &conf.no_cache));
+    refused || !is_sure
+}
+
 /// Where the answer that begins now is to be kept, if anywhere.
 pub(crate) fn begin(
     r: &mut Request,
@@ -162,14 +171,13 @@ pub(crate) fn begin(
     fresh: &Fresh,
     temp: &Arc<TempPath>,
 ) -> Option<Fill> {
-    let refused = any_true(r, &conf.no_cache);
     let state = r.kept::<State>()?;
     let part = state.part.take();
     let status = kept_status(r, conf, part.is_some());
     let now = clock::wall_secs();
     let until = status.map_or(0, |status| fresh.until(conf, status, now));
     let state = r.kept::<State>()?;
-    if !state.cacheable || refused || until == 0 {
+    if !state.cacheable || until == 0 {
         state.give_up();
         return None;
     }

@@ -29,10 +29,10 @@ fn cache<T: BackendConf>(cf: &mut Cf) -> &mut CacheConf {
 impl<T: BackendConf> Rows<T> {
     /// About stores and files, for a family whose answers may be kept.
     pub(crate) const CACHE: &'static [Row] = &[
-        Row::new(name!("cache"), HSL, Arity::ONE, "off", "Keeps answers in this zone.", set_cache::<T>).note("HTTP/0.9 answers are not kept; a kept answer of unknown length is sent with its Content-Length, where nginx sends chunks"),
+        Row::new(name!("cache"), HSL, Arity::ONE, "off", "Keeps answers in this zone.", set_cache::<T>).note("HTTP/0.9 answers are not kept"),
         Row::new(name!("cache_path"), Context::HTTP, Arity::TWO_MORE, "", "A store of answers: directory and parameters.", set_path)
             .note("the file format is our own; memory=SIZE (32m) bounds what is also kept in memory: answers up to 256k and \
-                   their compressed forms (0 for none), each compared with its file at most once a second; what is in memory is noted every minute and at a graceful end (QUIT), and read \
+                   their compressed forms (0 for none), each compared with its file at most once a second, so that files removed by hand (rm -rf) are missed within a second; what is in memory is noted every minute and at a graceful end (QUIT), and read \
                    first after a start; the loader begins at once; \
                    purger=on: purges that are not finished when the process ends are by the next one, and hold from its first request on; the time of inactive passes \
                    whatever the system's date is set to"),

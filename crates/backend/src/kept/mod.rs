@@ -196,11 +196,18 @@ fn judged(r: &mut Request, conf: &BackendLoc) -> Fresh {
     cache::fill::judge(r, &conf.cache, ignored)
 }
 
-/// Where the answer that begins is kept besides being passed on.
+/// What the header says of an answer that may be kept besides being passed on.
 #[inline]
-pub(crate) fn begin(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, keep: &mut Keep) {
-    if fresh.is_some() || conf.cache.stores() {
-        fill(r, conf, fresh, keep);
+pub(crate) fn before_header(
+    r: &mut Request,
+    conf: &BackendLoc,
+    fresh: Option<&Fresh>,
+    keep: &mut Keep,
+) {
+    if let Some(fresh) = fresh {
+        ready_header(r, conf, fresh, keep);
+    } else if conf.cache.stores() && keep.buffering {
+        keep.fill = fill::begin_store(r, &conf.cache, &conf.temp_path).map(Box::new);
     }
     if *conf.cache.standard && conf.cache.is_on() {
         let status = r.exchange.head.status;
@@ -209,24 +216,55 @@ pub(crate) fn begin(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, k
 }
 
 #[inline(never)]
-fn fill(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, keep: &mut Keep) {
-    let buffering = keep.buffering;
+fn ready_header(r: &mut Request, conf: &BackendLoc, fresh: &Fresh, keep: &mut Keep) {
+    let cacheable = r.kept::<State>().is_some_and(|s| s.cacheable);
+    if cacheable && !*conf.force_ranges && r.out.get(b"Accept-Ranges").is_some() {
+        let_ranges(r);
+        r.flags.single_range = true;
+    }
+    r.flags.ignore_conditions = !cacheable;
+    // That somebody's copy is still good is nothing to keep for others.
+    let about_other =
+        r.exchange.head.status == 304 && r.kept::<State>().is_some_and(|s| s.conditions.other);
+    if !keep.buffering || r.exchange.head.status == 101 || about_other {
+        return give_up(r);
+    }
+    if *conf.cache.standard {
+        // The header says whether it is kept.
+        match fill::is_refused(r, &conf.cache) {
+            true => give_up(r),
+            false => keep.fill = fill::begin(r, &conf.cache, fresh, &conf.temp_path).map(Box::new),
+        }
+    }
+}
+
+/// Ranges of what is kept are this server's to make, which it does for no part.
+fn let_ranges(r: &mut Request) {
+    r.flags.allow_ranges = true;
+    if r.is_part() {
+        r.out.remove(b"Accept-Ranges");
+    }
+}
+
+/// Where the answer is kept whose header has been made. As in nginx `…_no_cache` is asked here: header filters may have
+/// said what it is about.
+#[inline]
+pub(crate) fn begin(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, keep: &mut Keep) {
     if let Some(fresh) = fresh {
-        let cacheable = r.kept::<State>().is_some_and(|s| s.cacheable);
-        if cacheable && !*conf.force_ranges && r.out.get(b"Accept-Ranges").is_some() {
-            r.flags.allow_ranges = true;
-            r.flags.single_range = true;
-        }
-        r.flags.ignore_conditions = !cacheable;
-        // That somebody's copy is still good is nothing to keep for others.
-        let about_other =
-            r.exchange.head.status == 304 && r.kept::<State>().is_some_and(|s| s.conditions.other);
-        match buffering && r.exchange.head.status != 101 && !about_other {
-            true => keep.fill = fill::begin(r, &conf.cache, fresh, &conf.temp_path).map(Box::new),
-            false => give_up(r),
-        }
-    } else if conf.cache.stores() && buffering {
-        keep.fill = fill::begin_store(r, &conf.cache, &conf.temp_path).map(Box::new);
+        fill(r, conf, fresh, keep);
+    }
+}
+
+#[inline(never)]
+fn fill(r: &mut Request, conf: &BackendLoc, fresh: &Fresh, keep: &mut Keep) {
+    let cacheable = r.kept::<State>().is_some_and(|s| s.cacheable);
+    if keep.fill.is_none() && !cacheable {
+        give_up(r);
+    } else if fill::is_refused(r, &conf.cache) {
+        keep.fill = None;
+        give_up(r);
+    } else if keep.fill.is_none() {
+        keep.fill = fill::begin(r, &conf.cache, fresh, &conf.temp_path).map(Box::new);
     }
 }
 
@@ -499,15 +537,16 @@ fn answer(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>, fresh: bool)
         standard::tell_of_kept(r, stored, status == Some(Status::Revalidated));
     }
     let bodiless = matches!(r.out.status, 204 | 304);
-    if r.out.content_length.is_none() && !bodiless {
-        r.out.content_length = Some(stored.body_len);
-    } else if !bodiless && r.out.content_length != Some(stored.body_len) && !r.flags.header_only {
+    // What came without a length leaves without, as it did at first.
+    if r.out.content_length.is_some_and(|said| said != stored.body_len && !bodiless)
+        && !r.flags.header_only
+    {
         // The answer to a HEAD, asked for by GET: the client must not wait for a body.
         r.flags.keepalive = false;
     }
     let says_ranges = r.exchange.head.has(Id::AcceptRanges);
     if says_ranges && !*conf.force_ranges && r.out.get(b"Accept-Ranges").is_some() {
-        r.flags.allow_ranges = true;
+        let_ranges(r);
     }
     match &stored.body {
         StoredBody::Memory(text) => {

@@ -11,7 +11,7 @@ use crate::request_log::log_request;
 use crate::special;
 use std::cell::RefCell;
 use std::future::{poll_fn, Future};
-use std::pin::Pin;
+use std::pin::{pin, Pin};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -42,24 +42,54 @@ async fn answer(job: Job) {
     Counters::add(&worker.counters.writing, 1);
     crate::status_zone::begins(&mut r);
     let finished = match refused {
-        None => phases::run(&mut r).await,
+        None => unless_cut(&stream, phases::run(&mut r)).await,
         Some(status) => refuse(&mut r, status).await,
     };
-    let sent = !finished || (!r.flags.unsent && r.drain(0).await.is_ok());
-    r.flags.complete |= finished && sent;
-    if !sent && r.err_status == 0 {
-        r.log(LogLevel::Info, why_unsent(&stream));
+    let is_cut = stream.link.conn.is_cut.get();
+    if !finished && !is_cut {
+        break_off(&r).await;
     }
+    let sent = !finished || (!is_cut && !r.flags.unsent && r.drain(0).await.is_ok());
+    r.flags.complete |= finished && sent;
     if r.err_status == 408 {
         stream.timed_out.set(true);
     }
-    if r.loc().core.post_action.is_some() {
+    if !sent && !is_cut && r.err_status == 0 {
+        r.log(LogLevel::Info, why_unsent(&stream));
+    }
+    if !is_cut && r.loc().core.post_action.is_some() {
         phases::post_action(&mut r).await;
     }
     log_request(&mut r).await;
     stream.link.close(&stream);
     Counters::add(&worker.counters.writing, -1);
     crate::pool::give(r);
+}
+
+/// What is still to leave of an answer that breaks off goes as far as the client's windows are open.
+async fn break_off(r: &Request) {
+    r.drop_postponed();
+    if r.queued() > 0 {
+        r.to_client().hold_back(false);
+        poll_fn(|cx| Poll::Ready(r.poll_flush(cx).is_ready())).await;
+    }
+}
+
+/// The way through the phases, which breaks off when the connection is cut.
+async fn unless_cut(stream: &Stream, way: impl Future<Output = bool>) -> bool {
+    let mut way = pin!(way);
+    poll_fn(|cx| {
+        if stream.link.conn.is_cut.get() {
+            return Poll::Ready(false);
+        }
+        let done = way.as_mut().poll(cx);
+        // Whatever it waits for, the stream's end wakes the task.
+        if done.is_pending() && stream.poll_gone(cx) && stream.link.conn.is_cut.get() {
+            return Poll::Ready(false);
+        }
+        done
+    })
+    .await
 }
 
 fn why_unsent(stream: &Stream) -> &'static str {

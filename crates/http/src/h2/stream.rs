@@ -138,6 +138,12 @@ impl Stream {
         self.wake();
     }
 
+    /// Throws away what is in no frame yet, but for its first bytes.
+    pub(crate) fn drop_output_behind(&self, bytes: u64) {
+        let mut s = self.send.borrow_mut();
+        s.dropped += s.out.cut(bytes);
+    }
+
     /// No longer counts as sent what stands in frames that the socket has not taken.
     fn take_back(&self) {
         let (bytes, frames) = self.link.take_back(self.id);
@@ -207,6 +213,11 @@ impl Stream {
     /// Fails once the deadline for sending has passed.
     pub(crate) fn poll_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
         self.timer.borrow_mut().poll_until(cx, deadline)
+    }
+
+    /// Until [`Stream::unlimit`].
+    pub(crate) fn send_nothing(&self) {
+        self.send.borrow_mut().allowed = 0;
     }
 
     /// No `limit_rate` holds after all.

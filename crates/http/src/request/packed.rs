@@ -158,6 +158,7 @@ fn visit(pack: &mut impl Pack, r: &mut Request) {
         start_us,
         sent,
         header_size,
+        left,
         received,
         limit_rate,
         limit_rate_after,
@@ -174,7 +175,8 @@ fn visit(pack: &mut impl Pack, r: &mut Request) {
     request_id.iter_mut().for_each(|byte| pack.small(byte));
     pack.small(err_status);
     pack.small(number);
-    [start_us, sent, header_size, received, paced_until_ms].into_iter().for_each(|n| pack.num(n));
+    let counts = [start_us, sent, header_size, left, received, paced_until_ms];
+    counts.into_iter().for_each(|n| pack.num(n));
     [limit_rate, limit_rate_after].into_iter().for_each(|n| pack.option(n, Pack::num));
     pack.bytes(&mut exchange.request);
     pack.bytes(&mut exchange.reply);

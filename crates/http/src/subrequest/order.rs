@@ -302,7 +302,7 @@ pub(crate) async fn finish(r: &mut Request) -> bool {
     if !done && !r.is_part() {
         r.flags.keepalive = false;
         // Half an answer that nobody has seen yet is better not begun.
-        r.to_client().drop_output();
+        r.to_client().drop_output_behind(0);
     }
     done
 }

@@ -4,13 +4,15 @@ use crate::crossing::{Answer, Args};
 use crate::machine::{code, OpRow, State};
 use crate::run::context::{ACCESS, CONTENT, PRECONTENT, REWRITE};
 use crate::run::{Asked, Reply, WaitFor};
+use crate::watch::Seat;
 use std::rc::Rc;
 use weir_core::session::Part;
 use weir_core::variables::Named;
-use weir_core::Session;
+use weir_core::{LocalFuture, Session};
 use weir_http::body::RequestBody;
 use weir_http::subrequest::{self, Begun};
 use weir_http::{special, Request};
+use weir_runtime::event_loop;
 use weir_wire::http1::request::Method;
 use weir_wire::http1::uri::unsafe_uri;
 
@@ -33,6 +35,9 @@ pub(super) const OPS: &[OpRow] = &[
 ];
 
 const CONTEXTS: u32 = REWRITE | ACCESS | CONTENT | PRECONTENT;
+
+/// One in so many waits for its turn, so that others are served beside code that asks for one after the other.
+const TURN: u32 = 64;
 
 /// What the next subrequest is given, and the number of the last one's context.
 #[derive(Default)]
@@ -96,21 +101,36 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         state.run.given.context = vm_id;
     }
     let shares = options & with::SHARE_VARS != 0;
+    state.run.captures = state.run.captures.wrapping_add(1);
+    let others_first = state.run.captures.is_multiple_of(TURN);
     // Several are begun before the first of them is waited for, and other threads go on meanwhile; a context is given
     // first.
     let at_once = options & (with::AT_ONCE | with::CONTEXT) == with::AT_ONCE
-        && !state.run.is_scheduled
+        && !(others_first || state.run.is_scheduled)
         && state.vm.main().is_some_and(|main| !main.has_own_states);
     let future = match at_once {
-        true => match subrequest::begin(part) {
+        true => match apart_from_caller(|| subrequest::begin(part)) {
             Begun::Ended(part, ok) => return answered(state, answer, shares, part, ok),
             Begun::Waits(future) => future,
         },
         false => Box::pin(async move {
+            if others_first {
+                event_loop::yield_now().await;
+            }
             let ok = subrequest::run(&mut part).await;
             (part, ok)
         }),
     };
+    await_part(state, answer, shares, future)
+}
+
+/// The number of what is to be waited for.
+fn await_part(
+    state: &mut State<'_>,
+    answer: &mut Answer,
+    shares: bool,
+    future: LocalFuture<'static, (Box<Request>, bool)>,
+) -> i32 {
     let asked = Asked { part: Rc::default(), shares };
     let place = Rc::clone(&asked.part);
     let future = Box::pin(async move {
@@ -121,6 +141,15 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let id = state.run.wait(state.vm, WaitFor::Future(future));
     state.run.parts.push((id, asked));
     answer.number(id as f64)
+}
+
+/// How long a subrequest works is no time of the code's that has asked for it.
+fn apart_from_caller<T>(work: impl FnOnce() -> T) -> T {
+    let seat = Seat::of_thread();
+    let caller = seat.leave();
+    let done = work();
+    seat.come_back(caller);
+    done
 }
 
 /// Until the subrequest of that number has ended.

@@ -36,6 +36,8 @@ pub(super) const OPS: &[OpRow] = &[
 struct Put {
     kept: Option<Vec<u8>>,
     ended: bool,
+    /// A filter could not go on: nothing follows.
+    failed: bool,
 }
 
 /// Code has taken the type away: the location's is not sent instead.
@@ -69,13 +71,15 @@ fn send_header(r: &mut Request) -> Result<(), FilterError> {
 
 fn wants_buffering(r: &Request) -> bool {
     r.version() < Version::HTTP_11
-        && !r.is_part()
         && r.out.content_length.is_none()
         && *r.loc().conf::<LuaLoc>().http10_buffering
 }
 
 /// Ends the answer.
 pub(crate) fn end(r: &mut Request) -> Flow {
+    if is_failed(r) {
+        return Flow::Close;
+    }
     let kept = r.ctx::<Put>().and_then(|put| put.kept.take());
     if r.ctx::<Put>().is_some_and(|put| std::mem::replace(&mut put.ended, true)) {
         return Flow::Ok;
@@ -108,6 +112,13 @@ pub(crate) fn end(r: &mut Request) -> Flow {
     }
 }
 
+/// What was kept will not be sent.
+pub(crate) fn give_up(r: &mut Request) {
+    if is_kept(r) {
+        ready(r);
+    }
+}
+
 /// Whether the answer is kept until its length is known.
 pub(super) fn is_kept(r: &Request) -> bool {
     r.ctx_ref::<Put>().is_some_and(|put| put.kept.is_some())
@@ -130,15 +141,17 @@ fn print(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     if let Some(why) = refusal(r) {
         return answer.fail(why);
     }
-    if r.ctx_ref::<Put>().is_none() && !r.flags.header_sent && wants_buffering(r) {
-        r.set_ctx(Put { kept: Some(Vec::new()), ended: false });
+    let begins = r.ctx_ref::<Put>().is_none() && !r.flags.header_sent;
+    // Nothing is not worth being kept.
+    if begins && !args.a.is_empty() && wants_buffering(r) {
+        r.set_ctx(Put { kept: Some(Vec::new()), ..Put::default() });
     }
     if let Some(kept) = r.ctx::<Put>().and_then(|put| put.kept.as_mut()) {
         kept.extend_from_slice(args.a);
         return answer.number(1.0);
     }
     if send_header(r).is_err() {
-        return answer.fail("nginx output filter error");
+        return fail(r, answer);
     }
     if r.method == weir_wire::http1::request::Method::Head || r.flags.header_only {
         return answer.number(1.0);
@@ -146,9 +159,10 @@ fn print(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     if args.a.is_empty() {
         return answer.number(1.0);
     }
-    if r.output(Chain::one(Buf::mem(args.a.to_vec()))).is_err() {
-        return answer.fail("nginx output filter error");
+    if is_failed(r) || r.output(Chain::one(Buf::mem(args.a.to_vec()))).is_err() {
+        return fail(r, answer);
     }
+    r.put_out(false);
     match r.queued() > AHEAD_BYTES || r.holds() {
         true => state.wait(WaitFor::Drain(AHEAD_BYTES), answer),
         false => answer.number(1.0),
@@ -169,9 +183,10 @@ fn flush(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     if r.flags.header_only {
         return answer.number(1.0);
     }
-    if r.output(Chain::one(Buf::flush())).is_err() {
-        return answer.fail("nginx output filter error");
+    if is_failed(r) || r.output(Chain::one(Buf::flush())).is_err() {
+        return fail(r, answer);
     }
+    r.put_out(true);
     match args.i == 1 {
         true => {
             // Who has gone already is told at once.
@@ -199,10 +214,11 @@ fn eof(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     }
     match end(r) {
         Flow::Ok => {
+            r.put_out(true);
             r.flush_now();
             answer.number(1.0)
         }
-        _ => answer.fail("nginx output filter error"),
+        _ => fail(r, answer),
     }
 }
 
@@ -210,8 +226,20 @@ fn send_headers(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32
     let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
     match send_header(r) {
         Ok(()) => answer.number(1.0),
-        Err(_) => answer.fail("nginx output filter error"),
+        Err(_) => fail(r, answer),
     }
+}
+
+/// A filter could not go on.
+fn fail(r: &mut Request, answer: &mut Answer) -> i32 {
+    if let Some(put) = r.ctx::<Put>() {
+        put.failed = true;
+    }
+    answer.fail("nginx output filter error")
+}
+
+fn is_failed(r: &Request) -> bool {
+    r.ctx_ref::<Put>().is_some_and(|put| put.failed)
 }
 
 fn status(r: &mut Request, _: &Args<'_>, answer: &mut Answer) -> i32 {

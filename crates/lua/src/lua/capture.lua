@@ -111,6 +111,9 @@ function location.capture(uri, options, ...)
     return { status = status, truncated = truncated, body = body, header = header }
 end
 
+-- As many as one call may return; and so many run at a time.
+local MOST, AT_A_TIME = 7000, 1000
+
 function location.capture_multi(list, ...)
     if type(list) ~= "table" then
         error("bad argument #1 to 'capture_multi' (table expected, got " .. (list == nil and "nil" or type(list)) .. ")", 2)
@@ -120,7 +123,10 @@ function location.capture_multi(list, ...)
     if n == 0 then
         error("at least one subrequest should be specified", 2)
     end
-    local ids = {}
+    if n > MOST then
+        error("too many subrequests: " .. n .. " of at most " .. MOST, 2)
+    end
+    local ids, results = {}, {}
     for at = 1, n do
         local item = list[at]
         if type(item) ~= "table" then
@@ -130,10 +136,13 @@ function location.capture_multi(list, ...)
         if type(uri) ~= "string" and type(uri) ~= "number" then
             error("expecting a string uri for subrequest " .. at, 2)
         end
+        local ended = at - AT_A_TIME
+        if ended > 0 then
+            results[ended] = wait(ids[ended])
+        end
         ids[at] = begin(tostring(uri), item[2], at)
     end
-    local results = {}
-    for at = 1, n do
+    for at = #results + 1, n do
         results[at] = wait(ids[at])
     end
     return unpack(results, 1, n)

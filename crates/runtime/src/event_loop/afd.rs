@@ -1,7 +1,7 @@
 //! What the system sees, on Windows: its sockets' driver (AFD) by a completion port, which tells once of what was asked
 //! for. So what a call has used up is asked for again ([`System::ask`]).
 
-use super::watch::{READ, READ_CLOSED, WRITE, WRITE_CLOSED};
+use super::watch::{BROKEN, READ, READ_CLOSED, WRITE, WRITE_CLOSED};
 use crate::clock;
 use polling::{Event as Seen, Events, PollMode, Poller};
 use std::cell::{Cell, RefCell};
@@ -133,10 +133,10 @@ fn bits(event: &Seen) -> u8 {
         bits |= WRITE;
     }
     if event.is_err().unwrap_or(false) {
-        bits |= READ | WRITE;
+        bits |= READ | WRITE | BROKEN;
     }
     if event.is_interrupt() {
-        bits |= READ_CLOSED | WRITE_CLOSED;
+        bits |= READ_CLOSED | WRITE_CLOSED | BROKEN;
     }
     bits
 }

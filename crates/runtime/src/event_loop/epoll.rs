@@ -1,6 +1,6 @@
 //! What the system sees, on Linux: epoll, edge-triggered. What a call has used up comes again by itself.
 
-use super::watch::{READ, READ_CLOSED, URGENT, WRITE, WRITE_CLOSED};
+use super::watch::{BROKEN, READ, READ_CLOSED, URGENT, WRITE, WRITE_CLOSED};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
@@ -97,6 +97,9 @@ pub(super) fn seen(event: &Event) -> (u64, u8) {
     }
     if flags.contains(EventFlags::HUP) {
         bits |= WRITE_CLOSED;
+    }
+    if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
+        bits |= BROKEN;
     }
     (event.data.u64(), bits)
 }

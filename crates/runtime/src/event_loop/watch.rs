@@ -24,6 +24,8 @@ pub(super) const WRITE_CLOSED: u8 = 8;
 const CLOSED_ABOVE: u32 = 2;
 /// Urgent data has come, at which a read ends though there is more behind it: a short one has not found all.
 pub(super) const URGENT: u8 = 16;
+/// Both sides have ended, or the other one has reset the connection.
+pub(super) const BROKEN: u8 = 32;
 
 impl Way {
     /// What it is ready by, and what a call takes away.
@@ -182,8 +184,19 @@ impl Watch {
     /// Ready when a call has not found it used up since something happened.
     #[inline]
     pub(crate) fn poll_ready(&self, way: Way, cx: &Context<'_>) -> Poll<()> {
+        self.poll_for(way.bits().0, way, cx)
+    }
+
+    /// Ready when nothing can be said over it any more, which an end of the other side alone does not mean. One that
+    /// has ended there is woken by whatever happens.
+    pub(crate) fn poll_broken(&self, cx: &Context<'_>) -> Poll<()> {
+        self.poll_for(BROKEN, Way::Read, cx)
+    }
+
+    #[inline(always)]
+    fn poll_for(&self, by: u8, way: Way, cx: &Context<'_>) -> Poll<()> {
         with(|l| {
-            let (by, takes) = way.bits();
+            let takes = way.bits().1;
             let mut table = l.watched.borrow_mut();
             let slot = &mut table.slots[self.at as usize];
             if slot.ready & by != 0 {

@@ -198,6 +198,14 @@ impl Stream {
         self.watch()?.poll_ready(Way::Read, cx).map(Ok)
     }
 
+    /// Ready when the connection is broken: both sides have ended, or the other one has reset it.
+    pub fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.watch() {
+            Ok(watch) => watch.poll_broken(cx),
+            Err(_) => Poll::Pending,
+        }
+    }
+
     /// Forgets that the socket was readable: a call has found that it is not.
     pub fn not_readable(&self) {
         self.watch.get().iter().for_each(|w| w.clear(Way::Read));

@@ -1,0 +1,172 @@
+//! Lua: requests that end otherwise than at the end of their code, and what is sent and logged of them: cut when a
+//! worker ends, given up by their clients, broken off by errors.
+
+use std::time::Duration;
+use weir_tests::h2::H2;
+use weir_tests::{expect_soon, Server, Setup, Signal};
+
+const CONF: &str = r#"worker_shutdown_timeout 100ms; events {} error_log %%DIR%%/error.log info; http { http2 on; default_type text/plain;
+    log_format l "$uri $status $body_bytes_sent"; access_log %%DIR%%/access.log l;
+    server { listen 127.0.0.1:%%PORT_0%%; log_by_lua_block { ngx.log(ngx.WARN, "logged ", ngx.var.uri) } %%LOCATIONS%% } }"#;
+
+fn start(locations: &str) -> Server {
+    Setup::new(&CONF.replace("%%LOCATIONS%%", locations)).start()
+}
+
+/// nginx ends them without a word to the client, and logs them.
+#[test]
+fn requests_that_are_cut_are_logged() {
+    const SLOW: &str = r#"
+        location /sleep { content_by_lua_block { ngx.log(ngx.WARN, "begun") ngx.sleep(30) } }
+        location /access { access_by_lua_block { ngx.log(ngx.WARN, "begun") ngx.sleep(30) } empty_gif; }
+        location /said { content_by_lua_block { ngx.say("part") ngx.flush(true) ngx.log(ngx.WARN, "begun") ngx.sleep(30) } }
+        location /part { content_by_lua_block { ngx.location.capture("/sleep") } }
+        location /semaphore { content_by_lua_block { ngx.log(ngx.WARN, "begun") require("ngx.semaphore").new(0):wait(30) } }"#;
+    for is_reload in [true, false] {
+        let mut server = start(SLOW);
+        let begun = |server: &Server| server.error_log().matches("begun").count();
+        let mut clients = Vec::new();
+        for (at, path) in ["sleep", "access", "said", "part", "semaphore"].iter().enumerate() {
+            let mut client = server.connect();
+            client.send_get(&format!("/{path}"));
+            expect_soon("the code has begun", || begun(&server) == at + 1);
+            clients.push(client);
+        }
+        let mut h2 = H2::connect(&server);
+        h2.get("/sleep");
+        expect_soon("the code has begun", || begun(&server) == clients.len() + 1);
+        server.signal(if is_reload { Signal::Hup } else { Signal::Quit });
+        let mut lines = server.log_lines("access.log", 6);
+        lines.sort();
+        let all = ["/access 000 0", "/part 000 0", "/said 200 10", "/semaphore 000 0"];
+        assert_eq!(lines[..4], all, "reload: {is_reload}");
+        assert_eq!(lines[4..], ["/sleep 000 0"; 2]);
+        for path in ["access", "part", "said", "sleep", "semaphore"] {
+            server.expect_error(&format!("logged /{path} while logging request"));
+        }
+        for client in &mut clients {
+            client.set_patience(Duration::from_secs(5));
+            let answer = client.read_to_end();
+            assert!(answer.is_empty() || answer.ends_with(b"5\r\npart\n\r\n"));
+        }
+        if !is_reload {
+            assert_eq!(server.wait_exit(), Some(0));
+        }
+    }
+}
+
+/// Who sends the end together with the request waits for the answer; who has gone does not.
+#[test]
+fn a_client_may_end_its_side_with_its_request() {
+    let server = start(
+        r#"lua_check_client_abort on;
+        location /short { content_by_lua_block { ngx.sleep(0.1) ngx.say("answer") } }
+        location /long { content_by_lua_block { ngx.log(ngx.WARN, "begun") ngx.sleep(30) } }"#,
+    );
+    let send_with_end = |path: &str| {
+        // The server has both when it first looks.
+        server.signal(Signal::Stop);
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes());
+        client.shutdown_write();
+        server.signal(Signal::Cont);
+        client
+    };
+    let answer = send_with_end("/short").read_to_end();
+    assert!(answer.ends_with(b"\r\n\r\nanswer\n"), "{}", String::from_utf8_lossy(&answer));
+    assert_eq!(server.log_lines("access.log", 1), ["/short 200 7"]);
+    let client = send_with_end("/long");
+    server.expect_error("begun");
+    client.reset();
+    assert_eq!(server.log_lines("access.log", 2)[1], "/long 499 0");
+    // The end alone says that the client is gone, where it comes later.
+    let mut client = server.connect();
+    client.send_get("/long");
+    expect_soon("the code has begun", || server.error_log().matches("begun").count() == 2);
+    client.shutdown_write();
+    assert_eq!(server.log_lines("access.log", 3)[2], "/long 499 0");
+}
+
+/// What OpenResty keeps back of an answer that then breaks off (less than `postpone_output`) is never sent, and the log
+/// says so.
+#[test]
+fn of_an_answer_that_breaks_off_only_what_was_flushed_is_sent() {
+    let server = start(
+        r#"location /say { content_by_lua_block { ngx.say("part") error("oops") } }
+        location /slept { content_by_lua_block { ngx.say("part") ngx.sleep(0.01) error("oops") } }
+        location /access { access_by_lua_block { ngx.say("part") error("oops") } }
+        location /much { content_by_lua_block { ngx.print(("x"):rep(2000)) ngx.print("rest") error("oops") } }
+        location /flushed { content_by_lua_block { ngx.print("part") ngx.flush() ngx.print("rest") error("oops") } }
+        location /over { content_by_lua_block { ngx.print("part") ngx.eof() error("oops") } }
+        location /filter { return 200 text; body_filter_by_lua_block { error("oops") } }
+        location /returns { return 200 text; body_filter_by_lua_block { return ngx.ERROR } }
+        location /later { content_by_lua_block { ngx.say("a") ngx.say("b") }
+            body_filter_by_lua_block { if ngx.arg[1] == "b\n" then error("oops") end } }
+        location /proxied { proxy_pass http://127.0.0.1:%%PORT_0%%/text; body_filter_by_lua_block { error("oops") } }
+        location /text { access_log off; return 200 text; }
+        location /header { content_by_lua_block { ngx.say("a") } header_filter_by_lua_block { error("oops") } }
+        location /nothing { content_by_lua_block { ngx.print() error("oops") } }
+        location /gone { content_by_lua_block { ngx.say("part") ngx.exit(444) } }
+        location /error { content_by_lua_block { ngx.say("part") ngx.exit(ngx.ERROR) } }"#,
+    );
+    let x = "x".repeat(2000);
+    let body = |path: &str| match path {
+        "/much" => x.clone(),
+        "/flushed" | "/over" => "part".to_string(),
+        _ => String::new(),
+    };
+    let raw = |method: &str, path: &str, version: &str| {
+        let mut client = server.connect();
+        client.send(format!("{method} {path} HTTP/{version}\r\nHost: a\r\n\r\n").as_bytes());
+        String::from_utf8_lossy(&client.read_to_end()).into_owned()
+    };
+    let mut lines = 0;
+    let mut logged = || {
+        lines += 1;
+        server.log_lines("access.log", lines).remove(lines - 1)
+    };
+    let all =
+        "say slept access much flushed over filter returns later proxied header nothing gone error";
+    for path in all.split(' ').map(|name| format!("/{name}")) {
+        let answer = raw("GET", &path, "1.1");
+        let (body, status) = (body(&path), if path == "/gone" { 444 } else { 200 });
+        let chunk = format!("{:x}\r\n{body}\r\n", body.len());
+        match body.is_empty() {
+            true => assert_eq!(answer, "", "{path}"),
+            false => assert!(answer.contains(&format!("\r\n\r\n{chunk}")), "{path}: {answer}"),
+        }
+        assert!(!answer.contains("rest") && answer.ends_with("0\r\n\r\n") == (path == "/over"));
+        let sent = answer.split_once("\r\n\r\n").map_or(0, |(_, rest)| rest.len());
+        assert_eq!(logged(), format!("{path} {status} {sent}"));
+    }
+    // A header without a body leaves at once.
+    for path in ["/say", "/gone"] {
+        let head = raw("HEAD", path, "1.1");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+        assert_eq!(logged(), format!("{path} 200 0"));
+    }
+    // What is kept until its length is known is given up for a page, but nothing is not kept.
+    for (path, status, begin) in [
+        ("/say", 500, "HTTP/1.1 500 "),
+        ("/nothing", 200, ""),
+        ("/gone", 444, ""),
+        ("/error", 200, ""),
+    ] {
+        let answer = raw("GET", path, "1.0");
+        assert!(answer.starts_with(begin) && answer.is_empty() == begin.is_empty(), "{answer}");
+        assert!(logged().starts_with(&format!("{path} {status} ")), "{path}");
+    }
+    let mut h2 = H2::connect(&server);
+    for path in all.split(' ').map(|name| format!("/{name}")) {
+        let answer = h2.fetch(&path);
+        let reset = match &path[..] {
+            "/over" => None,
+            "/gone" => Some(1),
+            _ => Some(2),
+        };
+        let status = if path == "/header" { 0 } else { 200 };
+        let wanted = (status, body(&path), reset);
+        assert_eq!((answer.status, answer.text(), answer.reset), wanted, "{path}");
+        assert_eq!(logged(), format!("{path} 200 {}", body(&path).len()));
+    }
+}
