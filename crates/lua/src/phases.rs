@@ -187,10 +187,7 @@ fn exited(r: &mut Request, context: u32, code: i32) -> Flow {
         -5 if output::has_begun(r) => output::end(r),
         // Other handlers of the phase are to judge.
         -5 => Flow::Declined,
-        i32::MIN..0 => {
-            output::give_up(r);
-            Flow::Close
-        }
+        i32::MIN..0 => Flow::Close,
         // The client is not told that this was all.
         408 | 444 | 499 if output::has_begun(r) => {
             // A header alone has left.

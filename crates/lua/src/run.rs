@@ -255,8 +255,8 @@ pub(crate) struct Run {
     pub is_gone: bool,
     /// Code is to run then.
     pub has_abort: bool,
-    /// Whether the client had ended its side when this was first looked at.
-    half_closed: Option<bool>,
+    /// The client had ended its side before the code began.
+    half_closed: bool,
     /// Its coroutine, while it waits and Lua does not order its threads.
     pub thread: Option<Thread>,
     /// What that waits for; 0 for nothing.
@@ -298,7 +298,7 @@ impl Run {
             flags: 0,
             is_gone: false,
             has_abort: false,
-            half_closed: None,
+            half_closed: false,
             thread: None,
             waits_for: 0,
             early: Vec::new(),
@@ -337,6 +337,14 @@ impl Run {
 
     /// Begins the code of that number.
     pub(crate) fn begin(&mut self, who: Who<'_>, code: u32) -> Step {
+        if self.context & context::HANDLERS != 0 && who.checks_abort() {
+            // An end that comes later is the client's going.
+            self.half_closed = match &who {
+                Who::Request(r) => r.is_half_closed(),
+                Who::Session(s) => s.conn().is_half_closed(),
+                Who::Nobody => false,
+            };
+        }
         vm::begin(who, self, code)
     }
 
@@ -360,7 +368,7 @@ impl Run {
 
     /// What comes next, or that the client has gone, where somebody wants to know.
     async fn next_or_gone(&mut self, who: Who<'_>) -> Option<(u64, Reply)> {
-        let watch = if self.is_gone { None } else { Watch::of(&who, &mut self.half_closed) };
+        let watch = if self.is_gone { None } else { Watch::of(&who, self.half_closed) };
         let Some(mut watch) = watch else { return Some(self.next(who).await) };
         let mut next = pin!(self.next(who));
         poll_fn(|cx| match next.as_mut().poll(cx) {
@@ -472,20 +480,12 @@ enum Watch {
 
 impl Watch {
     /// Nothing where nobody wants to know.
-    fn of(who: &Who<'_>, half_closed: &mut Option<bool>) -> Option<Watch> {
+    fn of(who: &Who<'_>, half_closed: bool) -> Option<Watch> {
         match who {
             _ if !who.checks_abort() => None,
-            Who::Request(r) => {
-                let half_closed = *half_closed.get_or_insert_with(|| r.is_half_closed());
-                Some(Watch::Request(ClientWatch::beside(r, half_closed)))
-            }
-            Who::Session(s) => {
-                let conn = Rc::clone(s.conn());
-                match *half_closed.get_or_insert_with(|| conn.is_half_closed()) {
-                    true => Some(Watch::HalfClosed(conn)),
-                    false => Some(Watch::Session(conn, true)),
-                }
-            }
+            Who::Request(r) => Some(Watch::Request(ClientWatch::beside(r, half_closed))),
+            Who::Session(s) if half_closed => Some(Watch::HalfClosed(Rc::clone(s.conn()))),
+            Who::Session(s) => Some(Watch::Session(Rc::clone(s.conn()), true)),
             Who::Nobody => None,
         }
     }

@@ -112,13 +112,6 @@ pub(crate) fn end(r: &mut Request) -> Flow {
     }
 }
 
-/// What was kept will not be sent.
-pub(crate) fn give_up(r: &mut Request) {
-    if is_kept(r) {
-        ready(r);
-    }
-}
-
 /// Whether the answer is kept until its length is known.
 pub(super) fn is_kept(r: &Request) -> bool {
     r.ctx_ref::<Put>().is_some_and(|put| put.kept.is_some())
@@ -145,6 +138,10 @@ fn print(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     // Nothing is not worth being kept.
     if begins && !args.a.is_empty() && wants_buffering(r) {
         r.set_ctx(Put { kept: Some(Vec::new()), ..Put::default() });
+        if r.out.status == 0 {
+            // Whatever becomes of it, this was its status.
+            r.out.status = 200;
+        }
     }
     if let Some(kept) = r.ctx::<Put>().and_then(|put| put.kept.as_mut()) {
         kept.extend_from_slice(args.a);
