@@ -128,6 +128,7 @@ mod log_rollback;
 mod log_syslog;
 mod log_time;
 mod lua_api;
+mod lua_applications;
 mod lua_balancer;
 mod lua_blocking;
 mod lua_bounds;

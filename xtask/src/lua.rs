@@ -21,7 +21,8 @@ OpenResty has its own: `lualib` and `site/lualib` beside the prefix and in `/usr
 
 By the FFI (`ffi.C`) code reaches what the system's C library has and, of nginx's own functions, those that libraries
 call: `ngx_hex_dump`, `ngx_atoi`, `ngx_hextoi`, `ngx_parse_time`, `ngx_escape_uri`, `ngx_murmur_hash2`,
-`ngx_http_lua_ffi_raw_log`, `ngx_stream_lua_ffi_raw_log` and `ngx_http_lua_ffi_get_ctx_ref`. For the others there is `ngx.*`.
+`ngx_http_lua_ffi_raw_log`, `…_get_ctx_ref` and `…_set_ctx_ref` and the same of `ngx_stream_lua_ffi_`, and
+`ngx_lua_ffi_disable_listening_unix_socket` (lua-resty-events). For the others there is `ngx.*`.
 
 OpenSSL's functions are the system's: when code first declares one (`ffi.cdef` of `EVP_…`, `SHA256`, `RSA_…`, `SSL_…`),
 or makes a certificate or a key by `ngx.ssl`, `libcrypto` and `libssl` are loaded (OpenSSL 3, else 1.1), and `ffi.C` has

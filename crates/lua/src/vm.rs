@@ -280,6 +280,11 @@ impl Vm {
         next
     }
 
+    /// What code has chosen itself is given to nothing else.
+    pub(crate) fn is_taken(&self, number: u64) {
+        self.numbers.set(self.numbers.get().max(number));
+    }
+
     /// Has Lua told that a run or a request is over, at the next entry.
     pub(crate) fn forget(&self, what: i32, id: i64) {
         self.over.borrow_mut().push((what, id));

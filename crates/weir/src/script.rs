@@ -177,10 +177,13 @@ impl Wanted {
         let connections = self.connections.unwrap_or(CONNECTIONS).to_string();
         put(&mut out, &[b"events { worker_connections ", connections.as_bytes(), b"; }\nhttp {\n"]);
         put(&mut out, &[b"access_log off;\n"]);
-        // A script that computes holds nobody.
+        // A script that computes or blocks holds nobody.
         let has = |name: &[u8]| self.http.iter().any(|t| t.windows(name.len()).any(|w| w == name));
         if !has(b"lua_max_run_time") {
             put(&mut out, &[b"lua_max_run_time 0;\n"]);
+        }
+        if !has(b"lua_log_blocking_calls") {
+            put(&mut out, &[b"lua_log_blocking_calls off;\n"]);
         }
         let servers = match self.servers.is_empty() {
             true => system_servers(),

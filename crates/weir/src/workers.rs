@@ -281,6 +281,12 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
         dropped: Tally::default(),
     });
     state.take_turns();
+    let leaving = Rc::downgrade(&state);
+    state.worker.on_leave(move |addr| {
+        if let Some(state) = leaving.upgrade() {
+            state.stop_accepting(addr);
+        }
+    });
     let watched = Rc::clone(&state.worker);
     spawn(async move { watched.deadlines.run().await });
     let resting = Rc::clone(&state);
@@ -292,30 +298,6 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
     state.serves();
     while let Some(command) = inbox.recv().await {
         match command {
-            Command::Serve { generation, listeners, connections_max, cpus } => {
-                state.pin(cpus, &generation.error_log);
-                // What waits where no one listens any more belongs to the old configuration.
-                state.leave(&listeners).await;
-                let fresh = Rc::new(WorkerGen::new(generation));
-                let old = state.worker.renew(fresh);
-                state.retire(old);
-                state.bring_idle();
-                protocols::renew(&state.worker);
-                state.worker.connections_max.set(connections_max);
-                state.take_turns();
-                state.listen(listeners);
-                state.serves();
-            }
-            Command::Listen(listeners) => {
-                state.leave(&listeners).await;
-                state.listen(listeners);
-            }
-            Command::Answer(number) => {
-                state.worker.counters.answered.store(number, Ordering::Relaxed);
-            }
-            Command::Rest => state.rest(),
-            Command::GiveBack => memory::give_back(),
-            Command::FlushLogs => state.worker.flush(),
             Command::Quit { timeout_ms, successor } => {
                 tokio::select! {
                     () = state.quit(timeout_ms, successor) => {}
@@ -323,8 +305,8 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
                 }
                 break;
             }
-            Command::TakeOn(fd, carried) => state.take_on(fd, *carried),
             Command::Stop => break,
+            other => state.follow(other).await,
         }
     }
     protocols::over(&state.worker);
@@ -343,6 +325,39 @@ async fn stopped(inbox: &mut UnboundedReceiver<Command>) {
 }
 
 impl State {
+    /// Does what the main thread tells, but for the end.
+    async fn follow(self: &Rc<Self>, command: Command) {
+        match command {
+            Command::Serve { generation, listeners, connections_max, cpus } => {
+                self.pin(cpus, &generation.error_log);
+                // What waits where no one listens any more belongs to the old configuration.
+                self.leave(&listeners).await;
+                let fresh = Rc::new(WorkerGen::new(generation));
+                let old = self.worker.renew(fresh);
+                self.retire(old);
+                self.bring_idle();
+                protocols::renew(&self.worker);
+                self.worker.take_all();
+                self.worker.connections_max.set(connections_max);
+                self.take_turns();
+                self.listen(listeners);
+                self.serves();
+            }
+            Command::Listen(listeners) => {
+                self.leave(&listeners).await;
+                self.listen(listeners);
+            }
+            Command::Answer(number) => {
+                self.worker.counters.answered.store(number, Ordering::Relaxed);
+            }
+            Command::Rest => self.rest(),
+            Command::GiveBack => memory::give_back(),
+            Command::FlushLogs => self.worker.flush(),
+            Command::TakeOn(fd, carried) => self.take_on(fd, *carried),
+            Command::Quit { .. } | Command::Stop => {}
+        }
+    }
+
     /// Nothing is done for a while: lets go of most of what is kept for connections to come.
     fn shrink(&self) {
         self.connections.borrow_mut().shrink();
@@ -415,13 +430,25 @@ impl State {
         }
     }
 
+    /// What waits at that address is the other workers', which have been woken by it as well.
+    fn stop_accepting(&self, addr: &ListenAddr) {
+        let is_left = |(l, task): &Accepting| {
+            let is_it = l.addr == *addr;
+            if is_it {
+                task.abort();
+            }
+            is_it
+        };
+        self.accepting.borrow_mut().retain(|accepting| !is_left(accepting));
+    }
+
     /// Accepts from these sockets too.
     fn listen(self: &Rc<Self>, listeners: Vec<Arc<Listener>>) {
         let mut accepting = self.accepting.borrow_mut();
         let mut known: HashSet<*const Listener> =
             accepting.iter().map(|(l, _)| Arc::as_ptr(l)).collect();
         for l in listeners {
-            if !known.insert(Arc::as_ptr(&l)) {
+            if self.worker.has_left(&l.addr) || !known.insert(Arc::as_ptr(&l)) {
                 continue;
             }
             let task = match l.addr.is_udp() {

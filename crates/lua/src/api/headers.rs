@@ -19,6 +19,10 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::request("headers_in", REQUEST, all_in),
     OpRow::request("set_header_in", REQUEST & !(LOG | BODY), set_in),
     OpRow::request("raw_header", REQUEST, raw_header),
+    OpRow::request("bypass_if_checks", REQUEST, |r, _, _| {
+        r.flags.ignore_conditions = true;
+        code::TRUE
+    }),
 ];
 
 /// Fields whose further values take the place of the one before.

@@ -10,7 +10,6 @@ use crate::crossing::{Answer, Args};
 use crate::machine::{code, List, OpRow, State};
 use crate::run::context::{ANY, WAITING};
 use crate::run::{Reply, WaitFor};
-use crate::site::Block;
 use std::cell::{RefCell, RefMut};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -162,20 +161,7 @@ fn timeouts(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
 
 /// The resolver of the request's location, or of the block.
 pub(super) fn resolver_of(state: &State<'_>) -> Option<(Arc<Resolver>, u64)> {
-    if let Some(site) = state.site() {
-        return site.resolver();
-    }
-    let gen = &state.vm.gen;
-    match state.vm.block {
-        Block::Http => {
-            let core = &gen.part::<weir_http::generation::HttpConf>()?.locations.first()?.core;
-            Some(((*core.resolver).as_ref().map(Arc::clone)?, *core.resolver_timeout))
-        }
-        Block::Stream => {
-            let server = gen.part::<weir_stream::StreamConf>()?.bases().next()?;
-            Some((server.resolver.as_ref().map(Arc::clone)?, server.resolver_timeout_ms))
-        }
-    }
+    state.site()?.resolver()
 }
 
 /// `a`: the host, `x`: the port.
