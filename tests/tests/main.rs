@@ -127,6 +127,7 @@ mod log_programs;
 mod log_rollback;
 mod log_syslog;
 mod log_time;
+mod lua_agent;
 mod lua_api;
 mod lua_applications;
 mod lua_balancer;

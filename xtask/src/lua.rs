@@ -30,6 +30,19 @@ them. lua-resty-string, -jwt, -openssl and what is made with these run so. Where
 says what to install (`libssl3` on Debian). Weir's own TLS is not OpenSSL's: there is no `SSL *` to be had of a
 connection; certificates and keys go from the one to the other (`setclientcert`, `ngx.ssl.set_cert`) in both directions.
 
+## Workers
+
+Workers are threads of one process, each with a Lua state of its own. `init_by_lua` therefore runs once in the process that
+reads the configuration (under a master that is the master, as root where that is root), whose state is thrown away, and then
+in each worker's state and in the privileged agent's, before `init_worker_by_lua`, with the rights of `user`. An error in the first ends the
+start, or refuses the reload; in the others requests are answered with 500. What it does outside is done as often: let `init_worker_by_lua` of worker 0 write
+files. Keys that only root may read are read by the first run and not by the workers': have `user` read them
+(a group, an ACL), or name them in directives, which the master reads (`ssl_certificate_key`). `weir -t` runs it where there is no
+`lua_shared_dict`, as OpenResty does.
+
+The privileged agent (`enable_privileged_agent`) is one more such thread, without listening sockets: timers, sockets,
+dictionaries and `init_worker_by_lua` are there, root's rights are not.
+
 ## How much
 
 ";

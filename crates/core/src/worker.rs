@@ -1,6 +1,6 @@
 //! One worker: a thread, its event loop, its view of the configuration, its pools.
 
-use crate::counters::{AllCounters, Counters, Tally};
+use crate::counters::{AllCounters, Counters, Tally, WORKERS_MAX};
 use crate::deadlines::Deadlines;
 use crate::generation::WorkerGen;
 use crate::OutQueue;
@@ -68,6 +68,8 @@ pub struct Worker {
     left: RefCell<Vec<ListenAddr>>,
     /// Told of each.
     leaver: RefCell<Option<Leaver>>,
+    /// Has it end.
+    quitter: RefCell<Option<Box<dyn Fn()>>>,
     /// Whether requests have lately been there when their connection was accepted.
     early: Cell<u8>,
     /// Set when the worker is to finish: keep-alive connections are closed after their request.
@@ -125,6 +127,7 @@ impl Worker {
             flushers: RefCell::default(),
             left: RefCell::default(),
             leaver: RefCell::default(),
+            quitter: RefCell::default(),
             early: Cell::new(EARLY_TRIES),
             closing: Cell::new(false),
             has_successor: Cell::new(false),
@@ -136,6 +139,23 @@ impl Worker {
             running: Cell::new(0),
             not_detached: Tally::default(),
         }
+    }
+
+    /// Whether it is the privileged agent, which serves nobody.
+    pub fn is_agent(&self) -> bool {
+        self.id == WORKERS_MAX
+    }
+
+    /// Ends as if the main thread had told it so; another is begun in its place.
+    pub fn leave(&self) {
+        if let Some(quit) = &*self.quitter.borrow() {
+            quit();
+        }
+    }
+
+    /// Registers what has it end.
+    pub fn on_quit(&self, f: impl Fn() + 'static) {
+        *self.quitter.borrow_mut() = Some(Box::new(f));
     }
 
     /// The newest.

@@ -18,6 +18,7 @@ use std::fmt::Write;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use weir_core::counters::WORKERS_MAX;
 
 /// More different stacks, or more of their text, are counted as one for each worker and phase.
 const STACKS_MAX: usize = 20_000;
@@ -138,7 +139,11 @@ pub(crate) fn sampled(state: &State<'_>, turns: u64, stack: &str) {
     if counts.only.is_none_or(|only| only == worker) {
         let stream = if state.vm.block == Block::Stream { "stream " } else { "" };
         let phase = context::name(state.run.context);
-        counts.add(&format!("worker {worker};{stream}{phase}"), stack, turns);
+        let worker = match worker {
+            WORKERS_MAX => "agent".to_owned(),
+            id => format!("worker {id}"),
+        };
+        counts.add(&format!("{worker};{stream}{phase}"), stack, turns);
     }
 }
 

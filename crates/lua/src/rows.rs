@@ -102,10 +102,23 @@ fn put_content(cf: &mut Cf, d: &Directive) -> ConfResult {
     }
 }
 
-const INIT: [Row; 3] =
+/// What is another thing than in OpenResty, where all workers are copies of the process that has run it.
+pub(crate) const INIT_NOTE: &str = "Each worker has a state of its own, and it runs in each: once in the process that reads the configuration (the \
+    master, as root where that is root), whose state is thrown away and whose failure refuses the configuration, and then once for each worker, \
+    before init_worker_by_lua and with the rights of user. What it does outside (files that it writes, what it sends) is done as often, and \
+    files that only root may read are not read by the workers. A test (-t) runs it where there is no lua_shared_dict, as in OpenResty.";
+
+/// The same rows, with what they differ in.
+pub(crate) const fn noted(rows: [Row; 3], note: &'static str) -> [Row; 3] {
+    [rows[0].note(note), rows[1].note(note), rows[2].note(note)]
+}
+
+const INIT: [Row; 3] = noted(
     by_lua!("init", Context::HTTP, "Runs when a worker's Lua state begins.", |cf, d| {
         put_main::<Request>(cf, d, |main| &mut main.init)
-    });
+    }),
+    INIT_NOTE,
+);
 const INIT_WORKER: [Row; 3] = by_lua!(
     "init_worker",
     Context::HTTP,

@@ -2,6 +2,7 @@
 
 mod datagrams;
 
+use crate::agent;
 use crate::globals::Global;
 use crate::heirs::Successor;
 use crate::protocols;
@@ -12,13 +13,15 @@ use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io;
 use std::rc::{Rc, Weak};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
-use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{
+    unbounded_channel, UnboundedReceiver, UnboundedSender, WeakUnboundedSender,
+};
 use weir_core::carried::Carried;
-use weir_core::counters::{AllCounters, Counters, Tally};
+use weir_core::counters::{AllCounters, Counters, Tally, WORKERS_MAX};
 use weir_core::datagrams::Sessions;
 use weir_core::generation::{Generation, WorkerGen};
 use weir_core::logger::{ErrorLog, LogLevel};
@@ -64,6 +67,20 @@ pub enum Command {
 pub struct WorkerHandle {
     pub commands: UnboundedSender<Command>,
     pub thread: JoinHandle<()>,
+    /// Its own code has had it end.
+    has_left: Arc<AtomicBool>,
+}
+
+impl WorkerHandle {
+    /// Says that it has ended, and that another begins.
+    pub fn tell_ended(&self, gen: &Generation, name: &str) {
+        let level = match self.has_left.load(Ordering::Relaxed) {
+            true => LogLevel::Notice,
+            false => LogLevel::Alert,
+        };
+        let text = format!("{name} has ended, starting it again");
+        gen.error_log.log(level, None, text.as_bytes());
+    }
 }
 
 /// `$connection` counts over all workers.
@@ -107,18 +124,38 @@ const STACK_BYTES: usize = 64 << 20;
 pub fn start(setup: Setup) -> io::Result<WorkerHandle> {
     let (commands, inbox) = unbounded_channel();
     weir_core::logger::begin_threads();
-    let name = format!("worker {}", setup.id);
+    let name = match setup.id {
+        WORKERS_MAX => "agent".to_owned(),
+        id => format!("worker {id}"),
+    };
+    let has_left = Arc::<AtomicBool>::default();
+    let quit = Quitting { inbox: commands.downgrade(), has_left: Arc::clone(&has_left) };
     let thread = std::thread::Builder::new().name(name).stack_size(STACK_BYTES);
     let thread = thread.spawn(move || {
         let log = Arc::clone(&setup.generation.error_log);
-        if let Err(e) = run(setup, inbox) {
+        if let Err(e) = run(setup, inbox, quit) {
             log.log(LogLevel::Alert, None, format!("worker failed: {e}").as_bytes());
         }
     })?;
-    Ok(WorkerHandle { commands, thread })
+    Ok(WorkerHandle { commands, thread, has_left })
 }
 
-fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
+/// By which a worker has itself end.
+struct Quitting {
+    inbox: WeakUnboundedSender<Command>,
+    has_left: Arc<AtomicBool>,
+}
+
+impl Quitting {
+    fn quit(&self, timeout_ms: Option<u64>) {
+        self.has_left.store(true, Ordering::Relaxed);
+        if let Some(inbox) = self.inbox.upgrade() {
+            let _ = inbox.send(Command::Quit { timeout_ms, successor: None });
+        }
+    }
+}
+
+fn run(setup: Setup, inbox: UnboundedReceiver<Command>, quit: Quitting) -> io::Result<()> {
     let _sampled = weir_runtime::sampling::enroll(setup.id);
     let log = &setup.generation.error_log;
     if let Some(cpus) = &setup.cpus {
@@ -136,7 +173,7 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
     counters.beat(clock::tick());
     memory::keep_blocks();
     let turns = Watched { counters, quiet: Arc::clone(&quiet) };
-    event_loop::run(&turns, BLOCKING_THREADS_MAX, serve(setup, inbox, quiet))
+    event_loop::run(&turns, BLOCKING_THREADS_MAX, serve(setup, (inbox, quit), quiet))
 }
 
 /// The event loop's turns, as others see them.
@@ -262,7 +299,11 @@ impl Registry {
     }
 }
 
-async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Quiet>) {
+async fn serve(
+    setup: Setup,
+    (mut inbox, quit): (UnboundedReceiver<Command>, Quitting),
+    quiet: Arc<Quiet>,
+) {
     let gen = Rc::new(WorkerGen::new(setup.generation));
     let worker = Rc::new(Worker::new(setup.id, gen, setup.all));
     worker.connections_max.set(setup.connections_max);
@@ -281,12 +322,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
         dropped: Tally::default(),
     });
     state.take_turns();
-    let leaving = Rc::downgrade(&state);
-    state.worker.on_leave(move |addr| {
-        if let Some(state) = leaving.upgrade() {
-            state.stop_accepting(addr);
-        }
-    });
+    state.obey(quit);
     let watched = Rc::clone(&state.worker);
     spawn(async move { watched.deadlines.run().await });
     let resting = Rc::clone(&state);
@@ -393,6 +429,9 @@ impl State {
         let gen = self.worker.generation();
         let workers = gen.shared.global.get::<Global>().workers();
         protocols::serves(&self.worker, workers);
+        if !self.worker.is_agent() {
+            agent::serve(&gen.shared, &self.worker.all);
+        }
     }
 
     /// Reads from the configuration whether connections are accepted one at a time.
@@ -428,6 +467,23 @@ impl State {
                 accepted(self, &listener, stream, peer);
             }
         }
+    }
+
+    /// What modules may have the worker do.
+    fn obey(self: &Rc<Self>, quit: Quitting) {
+        let leaving = Rc::downgrade(self);
+        self.worker.on_leave(move |addr| {
+            if let Some(state) = leaving.upgrade() {
+                state.stop_accepting(addr);
+            }
+        });
+        let ending = Rc::downgrade(self);
+        self.worker.on_quit(move || {
+            let gen = ending.upgrade().map(|state| state.worker.generation());
+            quit.quit(gen.and_then(|gen| {
+                gen.shared.global.get::<Global>().worker_shutdown_timeout.as_option().copied()
+            }));
+        });
     }
 
     /// What waits at that address is the other workers', which have been woken by it as well.

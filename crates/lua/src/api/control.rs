@@ -164,17 +164,34 @@ fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
         return code::TRUE;
     }
     match args.b {
-        b"" => write(state, level, args.a),
+        b"" => write_traced(state, level, args.a),
         lines => write_lines(state, level, args.a, lines),
     }
     code::TRUE
 }
 
+/// A text of code's own, in which tracebacks stay lines.
+fn write_traced(state: &State<'_>, level: LogLevel, text: &[u8]) {
+    if level == LogLevel::Debug || memchr::memchr(b'\n', text).is_none() {
+        return write(state, level, text);
+    }
+    let mut shown = Vec::with_capacity(text.len() + 16);
+    weir_base::line::push_traced(text, &mut shown);
+    if is_enabled(state, level) {
+        write_shown(state, level, shown);
+    }
+}
+
 pub(crate) fn write_lines(state: &State<'_>, level: LogLevel, first: &[u8], lines: &[u8]) {
     let mut text = Vec::with_capacity(first.len() + lines.len());
-    weir_base::line::push_logged(first, &mut text);
+    weir_base::line::push_traced(first, &mut text);
     text.push(b'\n');
     text.extend_from_slice(lines);
+    write_shown(state, level, text);
+}
+
+/// Lines in which nothing is left to be escaped.
+fn write_shown(state: &State<'_>, level: LogLevel, mut text: Vec<u8>) {
     if let Some(s) = &state.s {
         return s.log_lines(level, &text);
     }
@@ -196,7 +213,7 @@ fn log(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
         // The workers' states say it.
         return code::TRUE;
     }
-    write(state, level_of(args.i), args.a);
+    write_traced(state, level_of(args.i), args.a);
     code::TRUE
 }
 
@@ -631,9 +648,12 @@ fn package_paths(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i3
     let cpath = main.and_then(|m| m.package_cpath.as_deref()).unwrap_or(b";;");
     let prefix = main.map_or(&b""[..], |m| &m.prefix);
     let worker = state.vm.worker.upgrade();
-    let id = worker.map_or(0, |w| w.id);
     let mut list = answer.list();
-    list.text(path).text(cpath).text(prefix).number(id as f64);
+    list.text(path).text(cpath).text(prefix);
+    match worker {
+        Some(agent) if agent.is_agent() => list.boolean(false),
+        worker => list.number(worker.map_or(0, |w| w.id) as f64),
+    };
     for lualib in lualibs(&paths::path(prefix)) {
         list.text(paths::bytes(&lualib));
     }

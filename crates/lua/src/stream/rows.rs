@@ -5,7 +5,8 @@ use crate::balancer;
 use crate::code;
 use crate::conf::{LuaLoc, LuaMain};
 use crate::rows::{
-    build_main, build_outer, build_site, by_lua, put, put_main, row, RESOLVER_MS, SETTINGS,
+    build_main, build_outer, build_site, by_lua, noted, put, put_main, row, INIT_NOTE, RESOLVER_MS,
+    SETTINGS,
 };
 use crate::ssl::{self, handshake_by_lua, LuaSrv};
 use crate::watch;
@@ -22,10 +23,12 @@ use weir_upstream::{Outgoing, Secures, SslRows};
 const SS: Context = Context::SS;
 const STREAM: Context = Context::STREAM;
 
-const INIT: [Row; 3] =
+const INIT: [Row; 3] = noted(
     by_lua!("init", STREAM, "Runs when a worker's Lua state begins.", |cf, d| {
         put_main::<Session>(cf, d, |main| &mut main.init)
-    });
+    }),
+    INIT_NOTE,
+);
 const INIT_WORKER: [Row; 3] = by_lua!(
     "init_worker",
     STREAM,
