@@ -200,3 +200,100 @@ fn timers_of_a_workers_beginning_have_the_blocks_settings() {
     assert!(server.read("http.log").contains("of the timer, context: ngx.timer"));
     assert!(!server.read("http.log").contains("timed out"), "{}", server.read("http.log"));
 }
+
+/// Lines about sockets name whom they were with, and tracebacks of code's are lines; what a client has sent begins none.
+#[test]
+fn lines_of_the_log_name_peers_and_are_lines() {
+    let server = start(
+        "lua_socket_read_timeout 10ms;",
+        r#"location /refused { content_by_lua_block { ngx.say(ngx.socket.tcp():connect("127.0.0.1", 1)) } }
+        location /unix { content_by_lua_block { ngx.say(ngx.socket.tcp():connect("unix:/nowhere/x")) } }
+        location /late { content_by_lua_block { local s = ngx.socket.tcp() s:connect("127.0.0.1", %%PORT_0%%) ngx.say(s:receive()) } }
+        location /udp { content_by_lua_block { local s = ngx.socket.udp() s:setpeername("127.0.0.1", %%PORT_0%%) s:settimeout(10) ngx.say(s:receive()) } }
+        location /trace { content_by_lua_block {
+            ngx.log(ngx.ERR, "it is here:\n", debug.traceback("traced")) ngx.log(ngx.ERR, ngx.unescape_uri(ngx.var.arg_x)) } }
+        location /error { content_by_lua_block { error("on purpose\nstack traceback:\n\tin some place") } }"#,
+    );
+    let at = server.port(0);
+    server.get("/refused");
+    let about = |path: &str| {
+        format!(
+            ", client: 127.0.0.1, server: , request: \"GET {path} HTTP/1.1\", host: \"localhost\""
+        )
+    };
+    server.expect_error(&format!(
+        "connect() failed (111: Connection refused), upstream: 127.0.0.1:1(127.0.0.1){}",
+        about("/refused")
+    ));
+    server.get("/unix");
+    let unix = "[crit] ";
+    server.expect_error(unix);
+    server.expect_error(&format!("connect() to unix:/nowhere/x failed (2: No such file or directory), upstream: unix:/nowhere/x(unix:/nowhere/x){}", about("/unix")));
+    server.get("/late");
+    server.expect_error(&format!(
+        "lua tcp socket read timed out, upstream: 127.0.0.1:{at}(127.0.0.1){}",
+        about("/late")
+    ));
+    server.get("/udp");
+    server.expect_error("lua udp socket read timed out, upstream: 127.0.0.1:");
+    server.get("/trace?x=a%0A2026/01/01%2000:00:00%20[alert]%20forged%0D%1B%0A%092026%0Ab");
+    server.expect_error("it is here:\\x0Atraced\nstack traceback:\n\tcontent_by_lua(nginx.conf:");
+    server
+        .expect_error("a\\x0A2026/01/01 00:00:00 [alert] forged\\x0D\\x1B\n\t2026\\x0Ab, client: ");
+    server.get("/error");
+    server.expect_error("on purpose\nstack traceback:\n\tin some place\nstack traceback:\ncoroutine 0:\n\t[C]: in function 'error'");
+}
+
+#[test]
+fn a_dictionary_gives_all_its_keys() {
+    let conf = r#"events {} error_log %%DIR%%/error.log info; http { default_type text/plain; lua_shared_dict d 64m; %%MEMORY%%
+        lua_max_run_time 0; server { listen 127.0.0.1:%%PORT_0%%; location / { content_by_lua_block {
+            local d, n = ngx.shared.d, 200000
+            for i = 1, n do d:set("a key of some length " .. i, i) end
+            local ok, keys = pcall(d.get_keys, d, 0)
+            if not ok then return ngx.say(keys) end
+            local seen, all = {}, 0
+            for _, key in ipairs(keys) do if not seen[key] then seen[key], all = true, all + 1 end end
+            ngx.say(#keys, " ", all, " ", #d:get_keys(), " ", #d:get_keys(5)) } } } }"#;
+    let server = Setup::new(&conf.replace("%%MEMORY%%", "")).start();
+    assert_eq!(server.get("/").text(), "200000 200000 1024 5\n");
+    let server = Setup::new(&conf.replace("%%MEMORY%%", "lua_vm_memory 8m;")).start();
+    assert_eq!(server.get("/").text(), "200000 keys are more than lua_vm_memory has room for\n");
+}
+
+#[test]
+fn options_of_sockets_are_set_and_read() {
+    let server = start(
+        "init_by_lua_block { made = {} }",
+        r#"location / { content_by_lua_block {
+            local s = ngx.socket.tcp()
+            ngx.say(pcall(s.getoption, s, "keepalive"))
+            s:connect("127.0.0.1", %%PORT_0%%)
+            for _, name in ipairs { "keepalive", "tcp-nodelay", "keepcnt", "keepintvl" } do
+                ngx.say(s:setoption(name, 1), s:getoption(name))
+            end
+            ngx.say(s:setoption("sndbuf", 10240), s:getoption("sndbuf"), s:setoption("rcvbuf", 10240), s:getoption("rcvbuf"))
+            ngx.say(s:getoption()) ngx.say(s:getoption("x")) ngx.say(s:setoption("keepalive")) ngx.say(s:setoption("x", 1))
+            ngx.say((pcall(s.setoption, s, "keepalive", {})))
+            s:close() ngx.say(s:getoption("keepalive")) ngx.say(s:setoption("reuseaddr", 1)) } }
+        location /made { content_by_lua_block { made[1], made[2] = ngx.socket.tcp(), ngx.socket.tcp()
+            made[1]:settimeout(50) made[2]:connect("127.0.0.1", %%PORT_0%%) } }
+        location /elsewhere { content_by_lua_block {
+            ngx.say(made[1]:connect("127.0.0.1", %%PORT_0%%), made[1]:receive())
+            ngx.say(made[2]:send("x")) ngx.say(pcall(made[2].connect, made[2], "127.0.0.1", %%PORT_0%%)) } }
+        location /host { content_by_lua_block { ngx.say(pcall(ngx.req.set_header, "Host", "x/y")) ngx.say(ngx.var.host) } }"#,
+    );
+    assert_eq!(
+        server.get("/").text(),
+        "falsesocket is never created nor connected\ntrue1\ntrue1\ntrue1\ntrue1\ntrue20480true20480\n\
+         nilmissing the \"option\" argument\nnilunsupported option x\nnilmissing the \"value\" argument\nnilunsupported option x\n\
+         false\nnilclosed\nnilclosed\n"
+    );
+    server.get("/made");
+    assert_eq!(server.get("/elsewhere").text(), "1niltimeout\nnilclosed\nfalsebad request\n");
+    let host = server.get("/host").text();
+    assert!(
+        host.starts_with("false") && host.ends_with("failed to set header\nlocalhost\n"),
+        "{host}"
+    );
+}

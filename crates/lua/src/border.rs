@@ -213,7 +213,11 @@ unsafe extern "C-unwind" fn said(l: *mut lua::lua_State) -> c_int {
             lua::lua_pushnumber(l, Items(&text).count() as f64);
             2
         };
-        (*shared).answers[turn].text = ManuallyDrop::into_inner(text);
+        let text = ManuallyDrop::into_inner(text);
+        // Of a large list there are values now; nobody reads it again.
+        if what != 2 || text.capacity() <= KEPT_BYTES {
+            (*shared).answers[turn].text = text;
+        }
         n
     }
 }

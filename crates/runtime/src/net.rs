@@ -12,11 +12,16 @@ pub(crate) use unix::set_option;
 #[cfg(unix)]
 pub use connect::{begin_connect, is_out_of_descriptors, SocketOptions};
 
+#[cfg(unix)]
+pub use options::Choice;
+
 #[cfg(target_os = "linux")]
 pub use splice::Pipe;
 
 #[cfg(unix)]
 mod connect;
+#[cfg(unix)]
+mod options;
 #[cfg(target_os = "linux")]
 mod splice;
 #[cfg(unix)]
