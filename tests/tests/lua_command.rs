@@ -116,3 +116,18 @@ fn it_talks_to_others() {
     let code = "local ok, how, number = require 'ngx.pipe'.spawn('exit 3'):wait() print(ok, ' ', how, ' ', number)";
     says(&["-e", code], "false exit 3\n");
 }
+
+/// A link of that name is what scripts for OpenResty begin with.
+#[test]
+fn a_link_named_resty_runs_scripts() {
+    let dir = std::env::temp_dir().join(format!("weir-resty-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let link = dir.join("resty");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(binary(), &link).unwrap();
+    let run = |words: &[&str]| Command::new(&link).args(words).output().unwrap();
+    let said = run(&["-e", "print(ngx.md5('a'), ' ', arg[1])", "/dev/null", "b"]);
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "0cc175b9c0f1b6a831c399e269772661 b\n");
+    assert!(String::from_utf8_lossy(&run(&["-V"]).stderr).contains("configure arguments: --"));
+    let _ = std::fs::remove_dir_all(&dir);
+}

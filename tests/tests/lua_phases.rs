@@ -274,3 +274,16 @@ fn init_code_that_fails_refuses_the_configuration() {
     let peer = server.on(0);
     server.reload(&conf("ready = true", "three"), || peer.get("/").text() == "three");
 }
+
+/// As in OpenResty a test of the configuration runs it, but for one with dictionaries.
+#[test]
+fn a_test_runs_init_where_there_are_no_dictionaries() {
+    let conf = |dict: &str, code: &str| {
+        format!("events {{}} http {{ {dict} {code} server {{ listen 127.0.0.1:%%PORT_0%%; }} }}")
+    };
+    let code = "init_by_lua_block { error('on purpose') }";
+    let without = run_cli(&["-t"], &conf("", code));
+    assert!(without.stderr.contains("init_by_lua error: ") && without.code == 1);
+    let with = run_cli(&["-t"], &conf("lua_shared_dict d 12k;", code));
+    assert!(with.stderr.contains("test is successful"), "{}", with.stderr);
+}

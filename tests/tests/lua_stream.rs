@@ -244,7 +244,7 @@ fn sockets_of_code() {
     let all = said(&server, 1, b"");
     let expected = "echo a timeout\n1\nno resolver defined to resolve \"no.such.name\"\n";
     assert_eq!(all, expected);
-    server.expect_error("stream lua tcp socket read timed out, client: 127.0.0.1");
+    server.expect_error("stream lua tcp socket read timed out, upstream: 127.0.0.1:");
 }
 
 #[test]

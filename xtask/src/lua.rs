@@ -21,13 +21,27 @@ OpenResty has its own: `lualib` and `site/lualib` beside the prefix and in `/usr
 
 By the FFI (`ffi.C`) code reaches what the system's C library has and, of nginx's own functions, those that libraries
 call: `ngx_hex_dump`, `ngx_atoi`, `ngx_hextoi`, `ngx_parse_time`, `ngx_escape_uri`, `ngx_murmur_hash2`,
-`ngx_http_lua_ffi_raw_log`, `ngx_stream_lua_ffi_raw_log` and `ngx_http_lua_ffi_get_ctx_ref`. For the others there is `ngx.*`.
+`ngx_http_lua_ffi_raw_log`, `…_get_ctx_ref` and `…_set_ctx_ref` and the same of `ngx_stream_lua_ffi_`, and
+`ngx_lua_ffi_disable_listening_unix_socket` (lua-resty-events). For the others there is `ngx.*`.
 
 OpenSSL's functions are the system's: when code first declares one (`ffi.cdef` of `EVP_…`, `SHA256`, `RSA_…`, `SSL_…`),
 or makes a certificate or a key by `ngx.ssl`, `libcrypto` and `libssl` are loaded (OpenSSL 3, else 1.1), and `ffi.C` has
 them. lua-resty-string, -jwt, -openssl and what is made with these run so. Where they are not installed the log
 says what to install (`libssl3` on Debian). Weir's own TLS is not OpenSSL's: there is no `SSL *` to be had of a
 connection; certificates and keys go from the one to the other (`setclientcert`, `ngx.ssl.set_cert`) in both directions.
+
+## Workers
+
+Workers are threads of one process, each with a Lua state of its own. `init_by_lua` therefore runs once in the process that
+reads the configuration (under a master that is the master, as root where that is root), whose state is thrown away, and then
+in each worker's state and in the privileged agent's, before `init_worker_by_lua`, with the rights of `user`. An error in the first ends the
+start, or refuses the reload; in the others requests are answered with 500. What it does outside is done as often: let `init_worker_by_lua` of worker 0 write
+files. Keys that only root may read are read by the first run and not by the workers': have `user` read them
+(a group, an ACL), or name them in directives, which the master reads (`ssl_certificate_key`). `weir -t` runs it where there is no
+`lua_shared_dict`, as OpenResty does.
+
+The privileged agent (`enable_privileged_agent`) is one more such thread, without listening sockets: timers, sockets,
+dictionaries and `init_worker_by_lua` are there, root's rights are not.
 
 ## How much
 

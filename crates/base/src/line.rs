@@ -53,6 +53,24 @@ pub fn push_logged(text: &[u8], line: &mut Vec<u8>) {
     line.extend_from_slice(rest);
 }
 
+/// The same of a text of code's, but that a line end stays one where a line of a traceback follows it: that begins with a tab
+/// or with one of the words of tracebacks, and so is taken for no line of a log of its own, whoever has put it there.
+pub fn push_traced(text: &[u8], line: &mut Vec<u8>) {
+    const WORDS: [&[u8]; 3] = [b"\t", b"stack traceback:\n", b"coroutine "];
+    let (mut rest, mut from) = (text, 0);
+    while let Some(at) = memchr::memchr(b'\n', &rest[from..]).map(|at| from + at) {
+        let next = &rest[at + 1..];
+        if WORDS.iter().any(|word| next.starts_with(word)) {
+            push_logged(&rest[..at], line);
+            line.push(b'\n');
+            (rest, from) = (next, 0);
+        } else {
+            from = at + 1;
+        }
+    }
+    push_logged(rest, line);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +84,14 @@ mod tests {
         let mut line = b"> ".to_vec();
         push_logged(b"a\n2026 [alert]\x1b[0m\t\x7f.", &mut line);
         assert_eq!(line, b"> a\\x0A2026 [alert]\\x1B[0m\t\\x7F.");
+        line.clear();
+        push_traced(
+            b"a\n2026\nstack traceback:\n\ta.lua:1\x1b\n\tb\ncoroutine 0:\n\n\tc\n",
+            &mut line,
+        );
+        assert_eq!(
+            line,
+            b"a\\x0A2026\nstack traceback:\n\ta.lua:1\\x1B\n\tb\ncoroutine 0:\\x0A\n\tc\\x0A"
+        );
     }
 }

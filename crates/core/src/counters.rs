@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use weir_runtime::clock;
 
+/// Workers may be added by a reload up to this many. The privileged agent's number is behind theirs.
+pub const WORKERS_MAX: usize = 1024;
+
 /// How often the master had to start the serving process again, which is forked with it.
 pub static RESPAWNED: AtomicU64 = AtomicU64::new(0);
 

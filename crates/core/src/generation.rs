@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weir_module::{ConfType, Slots, Span};
 use weir_resolve::Resolver;
 use weir_runtime::clock;
@@ -217,6 +217,8 @@ pub struct Generation {
     pub error_log: Arc<ErrorLog>,
     /// When: seconds since 1970, and milliseconds.
     pub loaded: (i64, u32),
+    /// Code wants a privileged agent, with so many connections at the most.
+    pub agent: OnceLock<usize>,
     parts: Vec<PartConf>,
 }
 
@@ -236,7 +238,8 @@ impl Generation {
             parts.push(part);
         }
         let (listens, loaded) = (Listens::new(listens), clock::wall());
-        Generation { number, global, listens, error_log, loaded, parts }
+        let agent = OnceLock::new();
+        Generation { number, global, listens, error_log, loaded, agent, parts }
     }
 
     /// A protocol's part, by what it is.

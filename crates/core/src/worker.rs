@@ -1,6 +1,6 @@
 //! One worker: a thread, its event loop, its view of the configuration, its pools.
 
-use crate::counters::{AllCounters, Counters, Tally};
+use crate::counters::{AllCounters, Counters, Tally, WORKERS_MAX};
 use crate::deadlines::Deadlines;
 use crate::generation::WorkerGen;
 use crate::OutQueue;
@@ -8,6 +8,7 @@ use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_runtime::listen::ListenAddr;
 
 /// Requests kept for reuse; so many of them with buffers of any size in bounds, and the others only
 /// while theirs are small: a worker that once had many at the same time does not keep that memory.
@@ -41,6 +42,9 @@ impl AtWorker {
         AtWorker { begins: None, quiet: None, spare: None, ends: None, over: None };
 }
 
+/// Stops accepting from an address.
+type Leaver = Box<dyn Fn(&ListenAddr)>;
+
 /// What the connections of one worker share. It never leaves its thread.
 pub struct Worker {
     /// From 0; its place in `all.each`.
@@ -60,6 +64,12 @@ pub struct Worker {
     /// A few.
     locals: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
     flushers: RefCell<Vec<Box<dyn Fn()>>>,
+    /// Addresses whose connections the other workers take, by this configuration.
+    left: RefCell<Vec<ListenAddr>>,
+    /// Told of each.
+    leaver: RefCell<Option<Leaver>>,
+    /// Has it end.
+    quitter: RefCell<Option<Box<dyn Fn()>>>,
     /// Whether requests have lately been there when their connection was accepted.
     early: Cell<u8>,
     /// Set when the worker is to finish: keep-alive connections are closed after their request.
@@ -115,6 +125,9 @@ impl Worker {
             deadlines: Deadlines::default(),
             locals: RefCell::default(),
             flushers: RefCell::default(),
+            left: RefCell::default(),
+            leaver: RefCell::default(),
+            quitter: RefCell::default(),
             early: Cell::new(EARLY_TRIES),
             closing: Cell::new(false),
             has_successor: Cell::new(false),
@@ -126,6 +139,23 @@ impl Worker {
             running: Cell::new(0),
             not_detached: Tally::default(),
         }
+    }
+
+    /// Whether it is the privileged agent, which serves nobody.
+    pub fn is_agent(&self) -> bool {
+        self.id == WORKERS_MAX
+    }
+
+    /// Ends as if the main thread had told it so; another is begun in its place.
+    pub fn leave(&self) {
+        if let Some(quit) = &*self.quitter.borrow() {
+            quit();
+        }
+    }
+
+    /// Registers what has it end.
+    pub fn on_quit(&self, f: impl Fn() + 'static) {
+        *self.quitter.borrow_mut() = Some(Box::new(f));
     }
 
     /// The newest.
@@ -225,6 +255,32 @@ impl Worker {
         let fresh = Rc::new(T::default());
         self.locals.borrow_mut().push((id, Rc::clone(&fresh) as Rc<dyn Any>));
         fresh
+    }
+
+    /// Leaves the connections of an address to the other workers, until there is a newer configuration.
+    pub fn leave_to_others(&self, addr: &ListenAddr) {
+        if self.has_left(addr) {
+            return;
+        }
+        self.left.borrow_mut().push(addr.clone());
+        if let Some(leave) = &*self.leaver.borrow() {
+            leave(addr);
+        }
+    }
+
+    /// Whether it takes no connections of that address.
+    pub fn has_left(&self, addr: &ListenAddr) -> bool {
+        self.left.borrow().contains(addr)
+    }
+
+    /// It takes those of all addresses again.
+    pub fn take_all(&self) {
+        self.left.borrow_mut().clear();
+    }
+
+    /// Registers what has it stop to accept from an address.
+    pub fn on_leave(&self, f: impl Fn(&ListenAddr) + 'static) {
+        *self.leaver.borrow_mut() = Some(Box::new(f));
     }
 
     /// Registers what is to be written out before logs are opened anew and before the worker ends.

@@ -20,7 +20,7 @@
 
 use crate::api::dict::quick;
 use crate::crossing::{
-    self, kept, Answer, Args, Entered, Failure, Host, Item, Items, Values, Went,
+    self, kept, Answer, Args, Call, Entered, Failure, Host, Item, Items, Values, Went, BROKEN,
 };
 use crate::machine::code;
 use crate::profile;
@@ -30,13 +30,12 @@ use mlua_sys as lua;
 use std::any::Any;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void, CStr};
-use std::fmt::Write as _;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use weir_dict::Dict;
 use weir_modules::split_clients::murmur2;
 use weir_runtime::bounded::{allocate, Bounded};
@@ -72,8 +71,6 @@ struct Out {
     context: f64,
 }
 
-/// Behind the code of an answer that was none.
-const BROKEN: i32 = -9;
 /// So often garbage is collected where collecting makes more.
 const COLLECTIONS_MAX: u32 = 16;
 /// What an end may take beyond what code may.
@@ -219,7 +216,11 @@ unsafe extern "C-unwind" fn said(l: *mut lua::lua_State) -> c_int {
             lua::lua_pushnumber(l, Items(&text).count() as f64);
             2
         };
-        (*shared).answers[turn].text = ManuallyDrop::into_inner(text);
+        let text = ManuallyDrop::into_inner(text);
+        // Of a large list there are values now; nobody reads it again.
+        if what != 2 || text.capacity() <= KEPT_BYTES {
+            (*shared).answers[turn].text = text;
+        }
         n
     }
 }
@@ -490,13 +491,7 @@ unsafe fn give(l: *mut lua::lua_State, answered: c_int, level: c_int) -> c_int {
 
 /// Pushes the message of an operation that was refused; 0.
 unsafe fn push_error(l: *mut lua::lua_State, answered: c_int, level: c_int, text: &[u8]) -> c_int {
-    let words: &[u8] = match answered {
-        code::RAISED => b"",
-        code::NO_REQUEST => b"no request found",
-        code::FORBIDDEN => b"API disabled in the context of ",
-        code::FORBIDDEN_NOW => b"API disabled in the current context",
-        _ => b"internal error",
-    };
+    let words = crossing::refusal(answered);
     // SAFETY: three values are pushed; see `push_values`.
     unsafe {
         lua::luaL_where(l, level);
@@ -807,29 +802,9 @@ unsafe extern "C" fn ngx_http_lua_ffi_raw_log(
     if !(0..=8).contains(&level) {
         return -1;
     }
-    // SAFETY: the caller has so many bytes. Lua is not entered from here.
-    unsafe {
-        let args = Args { i: level, id: 0, a: slice(text, length), b: &[], x: 0.0, y: 0.0 };
-        static REPORT: OnceLock<c_int> = OnceLock::new();
-        let op = *REPORT.get_or_init(|| crate::api::number_of("report"));
-        answer(op, &args, ptr::null_mut());
-    }
+    // SAFETY: the caller has so many bytes.
+    number_of("report", level, unsafe { slice(text, length) });
     0
-}
-
-/// The number of the request's context in `ngx_lua_ctx_tables` of the registry; -1 where there is none.
-#[no_mangle]
-extern "C" fn ngx_http_lua_ffi_get_ctx_ref(_: *mut c_void, _: *mut c_int, _: *mut c_int) -> c_int {
-    let args = Args { i: 0, id: 0, a: &[], b: &[], x: 0.0, y: 0.0 };
-    static STASH: OnceLock<c_int> = OnceLock::new();
-    let op = *STASH.get_or_init(|| crate::api::number_of("ctx_stash"));
-    // SAFETY: Lua is not entered from here; the answer is there until the next one.
-    unsafe {
-        match (answer(op, &args, ptr::null_mut()), HOST.get()) {
-            (code::NUMBER, Some((_, shared))) => (*shared).outs[turn(shared)].x as c_int,
-            _ => -1,
-        }
-    }
 }
 
 #[no_mangle]
@@ -843,8 +818,70 @@ unsafe extern "C" fn ngx_stream_lua_ffi_raw_log(
     unsafe { ngx_http_lua_ffi_raw_log(of, level, text, n) }
 }
 
+/// What the operation of a name has answered to who calls by nginx's names, if that is a number.
+fn number_of(op: &str, i: c_int, text: &[u8]) -> Option<c_int> {
+    let args = Args { i, id: 0, a: text, b: &[], x: 0.0, y: 0.0 };
+    // SAFETY: Lua is not entered from here; the answer is there until the next one.
+    unsafe {
+        match (answer(crate::api::number_of(op), &args, ptr::null_mut()), HOST.get()) {
+            (code::NUMBER, Some((_, shared))) => Some((*shared).outs[turn(shared)].x as c_int),
+            _ => None,
+        }
+    }
+}
+
+/// The number of the context in `ngx_lua_ctx_tables` of the registry; below 0 where there is none.
+#[no_mangle]
+unsafe extern "C" fn ngx_http_lua_ffi_get_ctx_ref(
+    _: *mut c_void,
+    is_handshake: *mut c_int,
+    of_handshake: *mut c_int,
+) -> c_int {
+    const NONE: c_int = -2;
+    // SAFETY: each place is the caller's, or null.
+    unsafe {
+        if !is_handshake.is_null() && !of_handshake.is_null() {
+            (*is_handshake, *of_handshake) = (0, NONE);
+        }
+    }
+    number_of("ctx_ref", 0, &[]).unwrap_or(NONE)
+}
+
+#[no_mangle]
+unsafe extern "C" fn ngx_stream_lua_ffi_get_ctx_ref(
+    of: *mut c_void,
+    is_handshake: *mut c_int,
+    of_handshake: *mut c_int,
+) -> c_int {
+    // SAFETY: the same.
+    unsafe { ngx_http_lua_ffi_get_ctx_ref(of, is_handshake, of_handshake) }
+}
+
+#[no_mangle]
+extern "C" fn ngx_http_lua_ffi_set_ctx_ref(_: *mut c_void, number: c_int) -> c_int {
+    let done = number_of("ctx_put", number, &[]).unwrap_or(-1);
+    if let (0, Some((_, shared))) = (done, HOST.get()) {
+        // SAFETY: no reference to it is held; Lua asks for the number anew.
+        unsafe { (*shared).outs[0].context = 0.0 };
+    }
+    done
+}
+
+#[no_mangle]
+extern "C" fn ngx_stream_lua_ffi_set_ctx_ref(of: *mut c_void, number: c_int) -> c_int {
+    ngx_http_lua_ffi_set_ctx_ref(of, number)
+}
+
+/// lua-resty-events' own: this worker takes no connections of a Unix socket.
+#[no_mangle]
+unsafe extern "C" fn ngx_lua_ffi_disable_listening_unix_socket(name: *const Str) -> c_int {
+    // SAFETY: the caller has the text, and the bytes that it tells of.
+    let name = unsafe { slice((*name).at, (*name).length) };
+    number_of("leave_to_others", 0, name).unwrap_or(-1)
+}
+
 /// The functions above, so that there is something that uses them.
-fn shown() -> [*const c_void; 9] {
+fn shown() -> [*const c_void; 13] {
     [
         ngx_hex_dump as *const c_void,
         ngx_atoi as *const c_void,
@@ -854,7 +891,11 @@ fn shown() -> [*const c_void; 9] {
         ngx_murmur_hash2 as *const c_void,
         ngx_http_lua_ffi_raw_log as *const c_void,
         ngx_http_lua_ffi_get_ctx_ref as *const c_void,
+        ngx_http_lua_ffi_set_ctx_ref as *const c_void,
         ngx_stream_lua_ffi_raw_log as *const c_void,
+        ngx_stream_lua_ffi_get_ctx_ref as *const c_void,
+        ngx_stream_lua_ffi_set_ctx_ref as *const c_void,
+        ngx_lua_ffi_disable_listening_unix_socket as *const c_void,
     ]
 }
 
@@ -963,7 +1004,7 @@ unsafe fn judge_overdue(l: *mut lua::lua_State) -> Verdict {
     let Some((host, shared)) = HOST.take() else { return Verdict::GoesOn };
     // SAFETY: as in `answer`: the host is there until `enter` returns, and was taken away. The state is the running one.
     let verdict = unsafe {
-        let place = place_of(l);
+        let place = crossing::place(&calls_of(l, PLACE_CALLS - 1));
         let done = catch_unwind(AssertUnwindSafe(|| (*host).overdue(ms, &place)));
         done.unwrap_or_else(|panic| {
             (*shared).panic = Some(panic);
@@ -983,7 +1024,7 @@ unsafe fn take_samples(l: *mut lua::lua_State) {
     let Some((host, shared)) = HOST.take() else { return };
     // SAFETY: as in `judge_overdue`.
     unsafe {
-        let stack = calls_of(l);
+        let stack = profile::stack(calls_of(l, SAMPLE_CALLS), SAMPLE_CALLS as usize);
         let told = catch_unwind(AssertUnwindSafe(|| (*host).sampled(turns, &stack)));
         if let Err(panic) = told {
             (*shared).panic = Some(panic);
@@ -992,10 +1033,10 @@ unsafe fn take_samples(l: *mut lua::lua_State) {
     HOST.set(Some((host, shared)));
 }
 
-/// The calls of a coroutine from the outermost, and the line that it is at, between semicolons.
-unsafe fn calls_of(l: *mut lua::lua_State) -> String {
+/// The calls of a coroutine from the innermost, and one more than so many if there are.
+unsafe fn calls_of(l: *mut lua::lua_State, most: c_int) -> Vec<Call> {
     let mut calls = Vec::new();
-    for level in 0..=SAMPLE_CALLS {
+    for level in 0..=most {
         // SAFETY: plain data, which is read only where it was filled; texts are the state's, and end with a zero.
         unsafe {
             let mut at: lua::lua_Debug = std::mem::zeroed();
@@ -1004,52 +1045,17 @@ unsafe fn calls_of(l: *mut lua::lua_State) -> String {
             {
                 break;
             }
-            if level == SAMPLE_CALLS {
-                calls.push("(more calls)".to_owned());
-                break;
-            }
-            let file = CStr::from_ptr(at.short_src.as_ptr()).to_string_lossy();
-            let name = match at.name.is_null() {
-                true => None,
-                false => Some(CStr::from_ptr(at.name).to_string_lossy()),
-            };
-            if level == 0 && at.currentline > 0 {
-                let line = match weir_called_line(l) {
-                    0 => at.currentline,
-                    line => line,
-                };
-                calls.push(format!("{file}:{line}"));
-            }
-            calls.push(profile::call(name.as_deref(), &file, at.linedefined));
+            let shown = |text: *const c_char| CStr::from_ptr(text).to_string_lossy().into_owned();
+            calls.push(Call {
+                file: shown(at.short_src.as_ptr()),
+                name: (!at.name.is_null()).then(|| shown(at.name)),
+                line: at.currentline,
+                begins: at.linedefined,
+                back_from: if level == 0 { weir_called_line(l) } else { 0 },
+            });
         }
     }
-    calls.reverse();
-    calls.join(";")
-}
-
-/// Where code is, from the innermost call outwards, as lines.
-unsafe fn place_of(l: *mut lua::lua_State) -> String {
-    let mut text = String::from("stack traceback:");
-    for level in 0..PLACE_CALLS {
-        // SAFETY: plain data, which is read only where it was filled; names are the state's, and end with a zero.
-        unsafe {
-            let mut at: lua::lua_Debug = std::mem::zeroed();
-            if lua::lua_getstack(l, level, &mut at) == 0
-                || lua::lua_getinfo(l, c"Sln".as_ptr(), &mut at) == 0
-            {
-                break;
-            }
-            let file = CStr::from_ptr(at.short_src.as_ptr()).to_string_lossy();
-            let _ = write!(text, "\n\t{file}");
-            if at.currentline > 0 {
-                let _ = write!(text, ":{}", at.currentline);
-            }
-            if !at.name.is_null() {
-                let _ = write!(text, ": in '{}'", CStr::from_ptr(at.name).to_string_lossy());
-            }
-        }
-    }
-    text
+    calls
 }
 
 impl Engine {
@@ -1572,23 +1578,10 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        /// Answers nobody: finalizers may run.
-        struct Nobody;
-        impl Host for Nobody {
-            fn call(&mut self, _: i32, _: &Args<'_>, _: &mut Answer) -> i32 {
-                BROKEN
-            }
-
-            fn overdue(&mut self, _: u64, _: &str) -> Verdict {
-                Verdict::GoesOn
-            }
-
-            fn sampled(&mut self, _: u64, _: &str) {}
-        }
         if !self.state.is_null() {
             let state = self.state;
             // SAFETY: the state is not in use; errors of finalizers stay within.
-            self.lend(&mut Nobody, || unsafe { lua::lua_close(state) });
+            self.lend(&mut crossing::Nobody, || unsafe { lua::lua_close(state) });
         }
         // SAFETY: made by `Box::into_raw`; the state that knew of it is closed.
         drop(unsafe { Box::from_raw(self.shared) });

@@ -6,8 +6,10 @@ use crate::watch::RunTime;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
+use weir_core::logger::ErrorLog;
 use weir_dict::Dict;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
+use weir_resolve::Resolver;
 use weir_upstream::Outgoing;
 
 /// How many coroutines a state keeps where nobody says otherwise.
@@ -48,10 +50,20 @@ pub(crate) struct LuaMain {
     pub dicts: Vec<DictConf>,
     /// How many connections are kept to servers that code names, by the upstreams' numbers.
     pub balancers: HashMap<usize, Arc<AtomicUsize>>,
+    /// What is in force where code runs for no request and no session.
+    pub outer: Option<Arc<Outer>>,
     /// Whether code is not kept anywhere: there may be several states at a time.
     pub has_own_states: bool,
     /// Whether any directive of this module was met: workers begin no state otherwise.
     pub is_used: bool,
+}
+
+/// The settings of the block itself.
+pub(crate) struct Outer {
+    pub conf: LuaLoc,
+    pub error_log: Arc<ErrorLog>,
+    /// And how long it may take, in milliseconds.
+    pub resolver: Option<(Arc<Resolver>, u64)>,
 }
 
 impl LuaMain {

@@ -1,6 +1,8 @@
 //! What crosses the border to Lua: questions, answers, and how far code has gone. All of it is safe code.
 
+use crate::machine::code;
 use crate::watch::Verdict;
+use std::fmt::Write as _;
 use weir_base::bytes::fmt_u64;
 
 /// What Lua asks with.
@@ -31,6 +33,63 @@ pub(crate) trait Host {
 
     /// So many samples of a profile have found code here: its calls from the outermost, between semicolons.
     fn sampled(&mut self, turns: u64, stack: &str);
+}
+
+/// Answers nobody: finalizers may run where a state ends.
+pub(crate) struct Nobody;
+
+impl Host for Nobody {
+    /// Nothing has come of it.
+    fn call(&mut self, _: i32, _: &Args<'_>, _: &mut Answer) -> i32 {
+        BROKEN
+    }
+
+    fn overdue(&mut self, _: u64, _: &str) -> Verdict {
+        Verdict::GoesOn
+    }
+
+    fn sampled(&mut self, _: u64, _: &str) {}
+}
+
+/// Behind the code of an answer that was none.
+pub(crate) const BROKEN: i32 = -9;
+
+/// What an operation that was refused says in front of its text.
+pub(crate) fn refusal(answered: i32) -> &'static [u8] {
+    match answered {
+        code::RAISED => b"",
+        code::NO_REQUEST => b"no request found",
+        code::FORBIDDEN => b"API disabled in the context of ",
+        code::FORBIDDEN_NOW => b"API disabled in the current context",
+        _ => b"internal error",
+    }
+}
+
+/// One call of a coroutine's.
+pub(crate) struct Call {
+    pub file: String,
+    pub name: Option<String>,
+    /// Where it is; below 1 where that is not Lua.
+    pub line: i32,
+    /// Where the function begins.
+    pub begins: i32,
+    /// Of the innermost: the line of the call that it has just come back from; 0 if it has not.
+    pub back_from: i32,
+}
+
+/// Where code is, by its calls from the innermost outwards, as lines.
+pub(crate) fn place(calls: &[Call]) -> String {
+    let mut text = String::from("stack traceback:");
+    for call in calls {
+        let _ = write!(text, "\n\t{}", call.file);
+        if call.line > 0 {
+            let _ = write!(text, ":{}", call.line);
+        }
+        if let Some(name) = &call.name {
+            let _ = write!(text, ": in '{name}'");
+        }
+    }
+    text
 }
 
 /// Places of what Lua gives to be kept.

@@ -3,15 +3,14 @@
 use crate::conf::LuaLoc;
 use crate::crossing::{Answer, Args, Host};
 use crate::run::{Run, WaitFor};
-use crate::site::{Block, Site, Who};
+use crate::site::{Site, Who};
 use crate::vm::Vm;
 use crate::watch::Verdict;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::Session as _;
-use weir_http::generation::HttpConf;
 use weir_http::Request;
-use weir_stream::{Session, StreamConf};
+use weir_stream::Session;
 
 /// What is in an answer.
 pub(crate) mod code {
@@ -164,28 +163,19 @@ impl<'a> State<'a> {
 }
 
 impl State<'_> {
-    /// Whose settings are in force: a timer has those of the code that has begun it.
+    /// Whose settings are in force: a timer has those of the code that has begun it, a worker that begins the block's.
     pub(crate) fn site(&self) -> Option<Site> {
+        let outer = || Some(Site::Outer(Arc::clone(self.vm.main()?.outer.as_ref()?)));
         match (&self.r, &self.s) {
             (Some(r), _) => Some(Site::Location(Rc::clone(r.loc()))),
             (None, Some(s)) => Some(Site::Server(Arc::clone(s.base()))),
-            (None, None) => self.run.site.clone(),
+            (None, None) => self.run.site.clone().or_else(outer),
         }
     }
 
-    /// A setting that is in force here; one of the block's where no location or server is known.
+    /// A setting that is in force here.
     pub(crate) fn setting<T>(&self, of: impl FnOnce(&LuaLoc) -> T) -> Option<T> {
-        if let Some(site) = self.site() {
-            return Some(of(site.conf()));
-        }
-        let gen = &self.vm.gen;
-        match self.vm.block {
-            Block::Http => {
-                let block = gen.part::<HttpConf>()?.locations.first()?;
-                Some(of(block.slots.get::<LuaLoc>()))
-            }
-            Block::Stream => Some(of(gen.part::<StreamConf>()?.bases().next()?.conf::<LuaLoc>())),
-        }
+        self.site().map(|site| of(site.conf()))
     }
 
     /// The coroutine is to wait.

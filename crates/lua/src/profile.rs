@@ -8,6 +8,7 @@
 //! A compiled loop looks up where it begins anew: what it calls and has compiled into itself counts for the loop.
 
 use crate::border::install_interrupts;
+use crate::crossing::Call;
 use crate::machine::State;
 use crate::run::context;
 use crate::site::Block;
@@ -17,6 +18,7 @@ use std::fmt::Write;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use weir_core::counters::WORKERS_MAX;
 
 /// More different stacks, or more of their text, are counted as one for each worker and phase.
 const STACKS_MAX: usize = 20_000;
@@ -137,12 +139,34 @@ pub(crate) fn sampled(state: &State<'_>, turns: u64, stack: &str) {
     if counts.only.is_none_or(|only| only == worker) {
         let stream = if state.vm.block == Block::Stream { "stream " } else { "" };
         let phase = context::name(state.run.context);
-        counts.add(&format!("worker {worker};{stream}{phase}"), stack, turns);
+        let worker = match worker {
+            WORKERS_MAX => "agent".to_owned(),
+            id => format!("worker {id}"),
+        };
+        counts.add(&format!("{worker};{stream}{phase}"), stack, turns);
     }
 }
 
+/// The calls of a coroutine from the outermost, and the line that it is at, between semicolons; of more than so many, given
+/// from the innermost, so many.
+pub(crate) fn stack(mut calls: Vec<Call>, most: usize) -> String {
+    let has_more = calls.len() > most;
+    calls.truncate(most);
+    let mut words = Vec::with_capacity(calls.len() + 2);
+    if let Some(inner) = calls.first().filter(|inner| inner.line > 0) {
+        let line = if inner.back_from == 0 { inner.line } else { inner.back_from };
+        words.push(format!("{}:{line}", inner.file));
+    }
+    words.extend(calls.iter().map(|c| call(c.name.as_deref(), &c.file, c.begins)));
+    if has_more {
+        words.push("(more calls)".to_owned());
+    }
+    words.reverse();
+    words.join(";")
+}
+
 /// A call as profiles name it: by what its function is called and where that begins.
-pub(crate) fn call(name: Option<&str>, file: &str, line: i32) -> String {
+fn call(name: Option<&str>, file: &str, line: i32) -> String {
     // Functions of C's have no line. The code of a directive begins where its name says.
     let is_code = line <= 1 && file.ends_with(')');
     let call = match name {

@@ -3,24 +3,30 @@
 use crate::apart;
 use crate::balancer;
 use crate::code;
-use crate::conf::{DictConf, LuaLoc, LuaMain};
+use crate::conf::{DictConf, LuaLoc, LuaMain, Outer};
 use crate::phases;
 use crate::site::Block;
 use crate::watch::{self, RunTime};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use weir_core::generation::Generation;
+use weir_core::logger::ErrorLog;
 use weir_core::zones;
 use weir_core::{Session, Worker};
 use weir_dict::Dict;
+use weir_http::conf::CoreLoc;
 use weir_http::generation::HttpConf;
 use weir_http::module::{Build, HttpModule};
 use weir_http::Request;
 use weir_module::{
-    first, set, ArgsExt, Arity, Cf, ConfResult, Context, Diagnostic, Directive, Row, RowBody,
-    Setter, SlotVtable, Slots, Val,
+    first, set, ArgsExt, Arity, Cf, ConfResult, ConfType as _, Context, Diagnostic, Directive, Row,
+    RowBody, Setter, SlotVtable, Slots, Val,
 };
+use weir_resolve::Resolver;
 use weir_upstream::{Outgoing, Secures, SslRows};
+
+/// `resolver_timeout`, where it is not said.
+pub(crate) const RESOLVER_MS: u64 = 30_000;
 
 const LOC: Context = Context::HSL.or(Context::LIF);
 const CONTENT: Context = Context::LOCATION.or(Context::LIF);
@@ -96,10 +102,23 @@ fn put_content(cf: &mut Cf, d: &Directive) -> ConfResult {
     }
 }
 
-const INIT: [Row; 3] =
+/// What is another thing than in OpenResty, where all workers are copies of the process that has run it.
+pub(crate) const INIT_NOTE: &str = "Each worker has a state of its own, and it runs in each: once in the process that reads the configuration (the \
+    master, as root where that is root), whose state is thrown away and whose failure refuses the configuration, and then once for each worker, \
+    before init_worker_by_lua and with the rights of user. What it does outside (files that it writes, what it sends) is done as often, and \
+    files that only root may read are not read by the workers. A test (-t) runs it where there is no lua_shared_dict, as in OpenResty.";
+
+/// The same rows, with what they differ in.
+pub(crate) const fn noted(rows: [Row; 3], note: &'static str) -> [Row; 3] {
+    [rows[0].note(note), rows[1].note(note), rows[2].note(note)]
+}
+
+const INIT: [Row; 3] = noted(
     by_lua!("init", Context::HTTP, "Runs when a worker's Lua state begins.", |cf, d| {
         put_main::<Request>(cf, d, |main| &mut main.init)
-    });
+    }),
+    INIT_NOTE,
+);
 const INIT_WORKER: [Row; 3] = by_lua!(
     "init_worker",
     Context::HTTP,
@@ -287,8 +306,33 @@ pub(crate) fn build_site(loc: &LuaLoc, cf: &mut Cf) -> ConfResult {
     loc.ssl.build(cf, "lua_ssl", false)
 }
 
+/// The block's own settings, for code that runs for nobody.
+pub(crate) fn build_outer(
+    slots: &Slots,
+    error_log: &Arc<ErrorLog>,
+    resolver: Option<(Arc<Resolver>, u64)>,
+    cf: &mut Cf,
+) -> ConfResult<Arc<Outer>> {
+    let mut conf = LuaLoc::default();
+    conf.merge(slots.find::<LuaLoc>().unwrap_or(&LuaLoc::default()))?;
+    let warnings = cf.warnings.len();
+    build_site(&conf, cf)?;
+    // They are said for those who inherit it.
+    cf.warnings.truncate(warnings);
+    if let Some((resolver, _)) = &resolver {
+        weir_core::resolver::look_up(resolver)?;
+        weir_core::resolver::log_to(resolver, error_log);
+    }
+    Ok(Arc::new(Outer { conf, error_log: Arc::clone(error_log), resolver }))
+}
+
 fn build(b: &mut Build) -> ConfResult {
     if build_main(b.main)? {
+        let core = b.outer.get::<CoreLoc>();
+        let timeout_ms = core.resolver_timeout.as_option().copied().unwrap_or(RESOLVER_MS);
+        let resolver = core.resolver.as_option().cloned().flatten().map(|r| (r, timeout_ms));
+        let outer = build_outer(b.outer, &core.error_log, resolver, b.cf)?;
+        b.main.get_mut::<LuaMain>().outer = Some(outer);
         for loc in weir_module::distinct::<LuaLoc>(b.locations) {
             build_site(loc, b.cf)?;
         }
@@ -446,7 +490,9 @@ fn prepare(cf: &mut Cf) -> ConfResult {
 
 fn start(gen: &Arc<Generation>, http: &HttpConf) {
     if http.main.get::<LuaMain>().is_used {
-        watch::begin(gen, http.locations.iter().map(|loc| loc.slots.get::<LuaLoc>()));
+        let outer = http.main.get::<LuaMain>().outer.iter().map(|outer| &outer.conf);
+        let locations = http.locations.iter().map(|loc| loc.slots.get::<LuaLoc>());
+        watch::begin(gen, locations.chain(outer));
     }
 }
 

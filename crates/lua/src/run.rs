@@ -267,8 +267,8 @@ pub(crate) struct Run {
     pub is_scheduled: bool,
     /// What the next subrequest is given.
     pub given: Given,
-    /// Of a run without a request: there is a context of its own.
-    pub has_ctx: bool,
+    /// Of a run without a request: the number of its context; 0 if it has none.
+    pub ctx: u64,
     /// The same: what it has started.
     pub processes: Option<Box<Held>>,
     waits: Vec<Wait>,
@@ -304,7 +304,7 @@ impl Run {
             early: Vec::new(),
             is_scheduled: false,
             given: Given::default(),
-            has_ctx: false,
+            ctx: 0,
             processes: None,
             waits: Vec::new(),
         }
@@ -316,6 +316,14 @@ impl Run {
             self.vm.with_socks.borrow_mut().insert(self.id);
         }
         self.socks.insert(id, Rc::new(RefCell::new(sock)));
+    }
+
+    /// Its context is the one of that number; the one before is nobody's.
+    pub(crate) fn put_ctx(&mut self, id: u64) {
+        let before = std::mem::replace(&mut self.ctx, id);
+        if before != 0 {
+            self.vm.forget(entry::FREE, before as i64);
+        }
     }
 
     /// A number for something that is waited for from now on.
@@ -464,9 +472,7 @@ impl Drop for Run {
         if self.is_scheduled {
             self.vm.forget(entry::DROP, self.id as i64);
         }
-        if self.has_ctx {
-            self.vm.forget(entry::FREE, -(self.id as i64));
-        }
+        self.put_ctx(0);
     }
 }
 

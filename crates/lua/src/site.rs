@@ -1,6 +1,6 @@
 //! Whom code runs for, and where: requests in locations of `http`, sessions at servers of `stream`.
 
-use crate::conf::LuaLoc;
+use crate::conf::{LuaLoc, Outer};
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::generation::Virtual;
@@ -23,6 +23,8 @@ pub(crate) enum Block {
 pub(crate) enum Site {
     Location(Rc<Location>),
     Server(Arc<Virtual>),
+    /// The block's own: of workers that begin, and of their timers.
+    Outer(Arc<Outer>),
 }
 
 impl Site {
@@ -30,6 +32,7 @@ impl Site {
         match self {
             Site::Location(loc) => loc.conf(),
             Site::Server(server) => server.conf(),
+            Site::Outer(outer) => &outer.conf,
         }
     }
 
@@ -37,6 +40,7 @@ impl Site {
         match self {
             Site::Location(loc) => &loc.error_log,
             Site::Server(server) => &server.error_log,
+            Site::Outer(outer) => &outer.error_log,
         }
     }
 
@@ -50,6 +54,7 @@ impl Site {
             Site::Server(server) => {
                 Some((server.resolver.as_ref().map(Arc::clone)?, server.resolver_timeout_ms))
             }
+            Site::Outer(outer) => outer.resolver.clone(),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::api::regex::Compiled;
 use crate::api::semaphore::Semaphores;
 use crate::api::ssl_client::Sessions;
 use crate::border::{Engine, Thread};
+use crate::code::Code;
 use crate::conf::{DictConf, LuaLoc, LuaMain};
 use crate::crossing::{kept, Failure, Values, Went};
 use crate::machine::State;
@@ -280,6 +281,11 @@ impl Vm {
         next
     }
 
+    /// What code has chosen itself is given to nothing else.
+    pub(crate) fn is_taken(&self, number: u64) {
+        self.numbers.set(self.numbers.get().max(number));
+    }
+
     /// Has Lua told that a run or a request is over, at the next entry.
     pub(crate) fn forget(&self, what: i32, id: i64) {
         self.over.borrow_mut().push((what, id));
@@ -327,9 +333,6 @@ impl Vm {
 
     /// Begins a state that nobody is served by, as a worker would; what its `init_by_lua` has failed by.
     fn attempt(gen: &Arc<Generation>, block: Block, workers: usize) -> Result<(), Vec<u8>> {
-        if main_of(gen, block).is_none_or(|main| main.init.is_none()) {
-            return Ok(());
-        }
         let vm = Vm::new(Weak::new(), gen, block);
         vm.attempt.replace(Some(Vec::new()));
         vm.workers.set(workers);
@@ -355,15 +358,29 @@ pub(crate) fn main_of(gen: &Generation, block: Block) -> Option<&LuaMain> {
 }
 
 /// Runs what is to be run before workers begin, by whoever is to serve by that configuration or looks whether it could
-/// be, with so many workers. Each worker runs it once more, in its own state.
+/// be, with so many workers, and where `master_process off` says so as the only process. Each worker runs it once more,
+/// in its own state. A test of the configuration runs it where there are no dictionaries.
 ///
 /// # Errors
 ///
 /// What it has failed by: the configuration is not served by.
-pub fn attempt_init(gen: &Arc<Generation>, workers: usize) -> Result<(), String> {
+pub fn attempt_init(
+    gen: &Arc<Generation>,
+    workers: usize,
+    is_alone: bool,
+    is_test: bool,
+) -> Result<(), String> {
+    crate::api::process::is_alone(is_alone);
     for block in [Block::Http, Block::Stream] {
+        let Some(main) = main_of(gen, block) else { continue };
+        let Some(code) = main.init.and_then(|init| main.codes.get(init as usize)) else { continue };
+        // As in OpenResty, where dictionaries are made when it is served by.
+        if is_test && !main.dicts.is_empty() {
+            continue;
+        }
         Vm::attempt(gen, block, workers).map_err(|text| {
-            format!("init_by_lua error: {}", String::from_utf8_lossy(&text).trim_end())
+            let file = if matches!(code, Code::File { .. }) { "_file" } else { "" };
+            format!("init_by_lua{file} error: {}", String::from_utf8_lossy(&text).trim_end())
         })?;
     }
     Ok(())

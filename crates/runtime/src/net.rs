@@ -14,12 +14,17 @@ pub(crate) use unix::set_option;
 pub use connect::{begin_connect, is_out_of_descriptors, SocketOptions};
 pub use stream::Stream;
 
+#[cfg(unix)]
+pub use options::Choice;
+
 #[cfg(target_os = "linux")]
 pub use splice::Pipe;
 #[cfg(windows)]
 pub use windows::Pipe;
 
 mod connect;
+#[cfg(unix)]
+mod options;
 #[cfg(target_os = "linux")]
 mod splice;
 mod stream;

@@ -211,6 +211,11 @@ impl Channel {
         self.socket.local_addr()
     }
 
+    /// The other side's.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr()
+    }
+
     /// The path a Unix socket is bound to.
     pub fn local_path(&self) -> Option<std::path::PathBuf> {
         self.socket.local_path()

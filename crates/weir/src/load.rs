@@ -94,8 +94,10 @@ pub fn row_table() -> RowTable {
 /// Reads the configuration from disk and builds a generation. Code that is to run before it is served by runs.
 pub fn load(paths: &Paths, mode: Mode) -> Result<Loaded, Refused> {
     let loaded = look(paths, mode)?;
-    let workers = loaded.generation.global.get::<Global>().workers();
-    match weir_lua::attempt_init(&loaded.generation, workers) {
+    let global = loaded.generation.global.get::<Global>();
+    let is_alone = global.master_process.as_option() == Some(&false);
+    let is_test = mode == Mode::Test;
+    match weir_lua::attempt_init(&loaded.generation, global.workers(), is_alone, is_test) {
         Ok(()) => Ok(loaded),
         Err(why) => {
             let refused = refused(&[Diagnostic::emerg(why)], &loaded.sources);

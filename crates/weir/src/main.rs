@@ -1,5 +1,6 @@
 //! The weir program: nginx's command line, on Weir's engine.
 
+mod agent;
 mod asked;
 mod changes;
 mod cli;
@@ -63,8 +64,13 @@ static ALLOCATOR: weir_runtime::memory::Memory = weir_runtime::memory::Memory;
 
 fn main() -> ExitCode {
     let mut given = std::env::args_os();
-    Layout::choose(Path::new(&given.next().unwrap_or_default()));
-    let args = match Args::parse(given.map(|a| paths::bytes(&a).to_vec())) {
+    let name = given.next().unwrap_or_default();
+    Layout::choose(Path::new(&name));
+    // A link of that name runs scripts, as OpenResty's program does.
+    let is_resty = Path::new(&name).file_name().is_some_and(|name| name == "resty");
+    let command = is_resty.then(|| b"lua".to_vec());
+    let words = given.map(|a| paths::bytes(&a).to_vec());
+    let args = match Args::parse(command.into_iter().chain(words)) {
         Ok(a) => a,
         Err(e) => return fail(&format!("{}: {e}\n", load::PROGRAM)),
     };

@@ -58,6 +58,9 @@ ngx.say, ngx.print and print write to standard output; arg has the arguments, as
   --http-conf TEXT, --http-include FILE : directives of the block http; may be repeated
   --errlog-level LEVEL : what of the error log is written to standard error (warn)
   --dump-nginx-conf  : the configuration that this comes to, and nothing is run
+  -v, -V             : version, and what is built in
+
+A link to this program with the name resty does the same without \"lua\".
 
 Exit status: 0; 1 where the script fails, with its error on standard error; or what os.exit says
 ",
@@ -77,6 +80,8 @@ impl Wanted {
         while let Some(word) = words.next() {
             match word.as_slice() {
                 b"--help" | b"-h" | b"-?" => return Ok(Action::LuaHelp),
+                b"-v" => return Ok(Action::Version),
+                b"-V" => return Ok(Action::FullVersion),
                 b"--resolve-ipv6" => wanted.ipv6 = true,
                 b"--dump-nginx-conf" => wanted.dumps = true,
                 // There is no such block.
@@ -177,10 +182,13 @@ impl Wanted {
         let connections = self.connections.unwrap_or(CONNECTIONS).to_string();
         put(&mut out, &[b"events { worker_connections ", connections.as_bytes(), b"; }\nhttp {\n"]);
         put(&mut out, &[b"access_log off;\n"]);
-        // A script that computes holds nobody.
+        // A script that computes or blocks holds nobody.
         let has = |name: &[u8]| self.http.iter().any(|t| t.windows(name.len()).any(|w| w == name));
         if !has(b"lua_max_run_time") {
             put(&mut out, &[b"lua_max_run_time 0;\n"]);
+        }
+        if !has(b"lua_log_blocking_calls") {
+            put(&mut out, &[b"lua_log_blocking_calls off;\n"]);
         }
         let servers = match self.servers.is_empty() {
             true => system_servers(),

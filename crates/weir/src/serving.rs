@@ -3,6 +3,7 @@
 //! A worker that a reload makes surplus rests: it has no listening sockets, goes on serving the
 //! connections it has and takes every new generation; it is the first to be taken back.
 
+use crate::agent;
 use crate::globals::Global;
 use crate::heirs::{self, Successor};
 use crate::panics;
@@ -12,16 +13,13 @@ use crate::sockets::{Sockets, DRAIN_MS};
 use crate::watch::{self, Watch};
 use crate::workers::{self, Command, Setup, WorkerHandle};
 use std::sync::Arc;
-use weir_core::counters::AllCounters;
+use weir_core::counters::{AllCounters, WORKERS_MAX};
 use weir_core::figures::Figures;
 use weir_core::generation::Generation;
 use weir_core::logger::{self, LogLevel};
 use weir_core::syslog;
 use weir_runtime::listen::Listener;
 use weir_runtime::memory;
-
-/// Workers may be added by a reload up to this many.
-const WORKERS_MAX: usize = 1024;
 
 pub struct Serving {
     pub generation: Arc<Generation>,
@@ -39,7 +37,7 @@ impl Serving {
         let mut s = Serving {
             generation,
             sockets,
-            all: Arc::new(AllCounters::new(WORKERS_MAX)),
+            all: Arc::new(AllCounters::new(WORKERS_MAX + 1)),
             workers: Vec::new(),
             watch: Watch::default(),
             retired: Retired::default(),
@@ -162,6 +160,7 @@ impl Serving {
                 let _ = w.commands.send(Command::Rest);
             }
         }
+        agent::retire(&self.generation);
         self.fill()
     }
 
@@ -207,6 +206,7 @@ impl Serving {
         for w in &self.workers {
             let _ = w.commands.send(Command::GiveBack);
         }
+        agent::tell(|| Command::GiveBack);
     }
 
     fn shutdown_timeout(&self) -> Option<u64> {
@@ -218,6 +218,7 @@ impl Serving {
         for w in &self.workers {
             let _ = w.commands.send(Command::FlushLogs);
         }
+        agent::tell(|| Command::FlushLogs);
     }
 
     /// USR1: logs are opened again under their names.
@@ -244,6 +245,7 @@ impl Serving {
         for w in &self.workers {
             let _ = w.commands.send(Command::Quit { timeout_ms, successor: successor.clone() });
         }
+        agent::end(|| Command::Quit { timeout_ms, successor: None });
     }
 
     /// What is to be done from time to time while the workers end, and with `at_end` once they have.
@@ -268,20 +270,23 @@ impl Serving {
         for w in &self.workers {
             let _ = w.commands.send(Command::Stop);
         }
+        agent::end(|| Command::Stop);
     }
 
     /// Whether every worker has ended, and what they left to be shipped is sent or waited for long enough.
     pub fn ended(&self) -> bool {
-        self.workers.iter().all(|w| w.thread.is_finished()) && weir_ship::has_ended()
+        let have_ended = self.workers.iter().all(|w| w.thread.is_finished());
+        have_ended && agent::have_ended() && weir_ship::has_ended()
     }
 
     /// A worker that has ended by itself (a panic outside a connection) is started again.
     pub fn heal(&mut self) {
+        agent::heal(&self.generation, &self.all);
         for id in 0..self.workers.len() {
             if !self.workers[id].thread.is_finished() {
                 continue;
             }
-            self.log(LogLevel::Alert, &format!("worker {id} has ended, starting it again"));
+            self.workers[id].tell_ended(&self.generation, &format!("worker {id}"));
             match self.worker(id) {
                 Ok(w) => self.workers[id] = w,
                 Err(e) => self.log(LogLevel::Alert, &format!("starting a worker failed: {e}")),

@@ -2,6 +2,7 @@
 
 mod datagrams;
 
+use crate::agent;
 use crate::globals::Global;
 use crate::heirs::Successor;
 use crate::protocols;
@@ -12,13 +13,15 @@ use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io;
 use std::rc::{Rc, Weak};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
-use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{
+    unbounded_channel, UnboundedReceiver, UnboundedSender, WeakUnboundedSender,
+};
 use weir_core::carried::Carried;
-use weir_core::counters::{AllCounters, Counters, Tally};
+use weir_core::counters::{AllCounters, Counters, Tally, WORKERS_MAX};
 use weir_core::datagrams::Sessions;
 use weir_core::generation::{Generation, WorkerGen};
 use weir_core::logger::{ErrorLog, LogLevel};
@@ -64,6 +67,20 @@ pub enum Command {
 pub struct WorkerHandle {
     pub commands: UnboundedSender<Command>,
     pub thread: JoinHandle<()>,
+    /// Its own code has had it end.
+    has_left: Arc<AtomicBool>,
+}
+
+impl WorkerHandle {
+    /// Says that it has ended, and that another begins.
+    pub fn tell_ended(&self, gen: &Generation, name: &str) {
+        let level = match self.has_left.load(Ordering::Relaxed) {
+            true => LogLevel::Notice,
+            false => LogLevel::Alert,
+        };
+        let text = format!("{name} has ended, starting it again");
+        gen.error_log.log(level, None, text.as_bytes());
+    }
 }
 
 /// `$connection` counts over all workers.
@@ -107,18 +124,38 @@ const STACK_BYTES: usize = 64 << 20;
 pub fn start(setup: Setup) -> io::Result<WorkerHandle> {
     let (commands, inbox) = unbounded_channel();
     weir_core::logger::begin_threads();
-    let name = format!("worker {}", setup.id);
+    let name = match setup.id {
+        WORKERS_MAX => "agent".to_owned(),
+        id => format!("worker {id}"),
+    };
+    let has_left = Arc::<AtomicBool>::default();
+    let quit = Quitting { inbox: commands.downgrade(), has_left: Arc::clone(&has_left) };
     let thread = std::thread::Builder::new().name(name).stack_size(STACK_BYTES);
     let thread = thread.spawn(move || {
         let log = Arc::clone(&setup.generation.error_log);
-        if let Err(e) = run(setup, inbox) {
+        if let Err(e) = run(setup, inbox, quit) {
             log.log(LogLevel::Alert, None, format!("worker failed: {e}").as_bytes());
         }
     })?;
-    Ok(WorkerHandle { commands, thread })
+    Ok(WorkerHandle { commands, thread, has_left })
 }
 
-fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
+/// By which a worker has itself end.
+struct Quitting {
+    inbox: WeakUnboundedSender<Command>,
+    has_left: Arc<AtomicBool>,
+}
+
+impl Quitting {
+    fn quit(&self, timeout_ms: Option<u64>) {
+        self.has_left.store(true, Ordering::Relaxed);
+        if let Some(inbox) = self.inbox.upgrade() {
+            let _ = inbox.send(Command::Quit { timeout_ms, successor: None });
+        }
+    }
+}
+
+fn run(setup: Setup, inbox: UnboundedReceiver<Command>, quit: Quitting) -> io::Result<()> {
     let _sampled = weir_runtime::sampling::enroll(setup.id);
     let log = &setup.generation.error_log;
     if let Some(cpus) = &setup.cpus {
@@ -136,7 +173,7 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
     counters.beat(clock::tick());
     memory::keep_blocks();
     let turns = Watched { counters, quiet: Arc::clone(&quiet) };
-    event_loop::run(&turns, BLOCKING_THREADS_MAX, serve(setup, inbox, quiet))
+    event_loop::run(&turns, BLOCKING_THREADS_MAX, serve(setup, (inbox, quit), quiet))
 }
 
 /// The event loop's turns, as others see them.
@@ -272,7 +309,11 @@ impl Registry {
     }
 }
 
-async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Quiet>) {
+async fn serve(
+    setup: Setup,
+    (mut inbox, quit): (UnboundedReceiver<Command>, Quitting),
+    quiet: Arc<Quiet>,
+) {
     let gen = Rc::new(WorkerGen::new(setup.generation));
     let worker = Rc::new(Worker::new(setup.id, gen, setup.all));
     worker.connections_max.set(setup.connections_max);
@@ -291,6 +332,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
         dropped: Tally::default(),
     });
     state.take_turns();
+    state.obey(quit);
     let watched = Rc::clone(&state.worker);
     spawn(async move { watched.deadlines.run().await });
     let resting = Rc::clone(&state);
@@ -302,30 +344,6 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
     state.serves();
     while let Some(command) = inbox.recv().await {
         match command {
-            Command::Serve { generation, listeners, connections_max, cpus } => {
-                state.pin(cpus, &generation.error_log);
-                // What waits where no one listens any more belongs to the old configuration.
-                state.leave(&listeners).await;
-                let fresh = Rc::new(WorkerGen::new(generation));
-                let old = state.worker.renew(fresh);
-                state.retire(old);
-                state.bring_idle();
-                protocols::renew(&state.worker);
-                state.worker.connections_max.set(connections_max);
-                state.take_turns();
-                state.listen(listeners);
-                state.serves();
-            }
-            Command::Listen(listeners) => {
-                state.leave(&listeners).await;
-                state.listen(listeners);
-            }
-            Command::Answer(number) => {
-                state.worker.counters.answered.store(number, Ordering::Relaxed);
-            }
-            Command::Rest => state.rest(),
-            Command::GiveBack => memory::give_back(),
-            Command::FlushLogs => state.worker.flush(),
             Command::Quit { timeout_ms, successor } => {
                 tokio::select! {
                     () = state.quit(timeout_ms, successor) => {}
@@ -333,8 +351,8 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
                 }
                 break;
             }
-            Command::TakeOn(fd, carried) => state.take_on(fd, *carried),
             Command::Stop => break,
+            other => state.follow(other).await,
         }
     }
     protocols::over(&state.worker);
@@ -353,6 +371,39 @@ async fn stopped(inbox: &mut UnboundedReceiver<Command>) {
 }
 
 impl State {
+    /// Does what the main thread tells, but for the end.
+    async fn follow(self: &Rc<Self>, command: Command) {
+        match command {
+            Command::Serve { generation, listeners, connections_max, cpus } => {
+                self.pin(cpus, &generation.error_log);
+                // What waits where no one listens any more belongs to the old configuration.
+                self.leave(&listeners).await;
+                let fresh = Rc::new(WorkerGen::new(generation));
+                let old = self.worker.renew(fresh);
+                self.retire(old);
+                self.bring_idle();
+                protocols::renew(&self.worker);
+                self.worker.take_all();
+                self.worker.connections_max.set(connections_max);
+                self.take_turns();
+                self.listen(listeners);
+                self.serves();
+            }
+            Command::Listen(listeners) => {
+                self.leave(&listeners).await;
+                self.listen(listeners);
+            }
+            Command::Answer(number) => {
+                self.worker.counters.answered.store(number, Ordering::Relaxed);
+            }
+            Command::Rest => self.rest(),
+            Command::GiveBack => memory::give_back(),
+            Command::FlushLogs => self.worker.flush(),
+            Command::TakeOn(fd, carried) => self.take_on(fd, *carried),
+            Command::Quit { .. } | Command::Stop => {}
+        }
+    }
+
     /// Nothing is done for a while: lets go of most of what is kept for connections to come.
     fn shrink(&self) {
         self.connections.borrow_mut().shrink();
@@ -388,6 +439,9 @@ impl State {
         let gen = self.worker.generation();
         let workers = gen.shared.global.get::<Global>().workers();
         protocols::serves(&self.worker, workers);
+        if !self.worker.is_agent() {
+            agent::serve(&gen.shared, &self.worker.all);
+        }
     }
 
     /// Reads from the configuration whether connections are accepted one at a time.
@@ -425,13 +479,42 @@ impl State {
         }
     }
 
+    /// What modules may have the worker do.
+    fn obey(self: &Rc<Self>, quit: Quitting) {
+        let leaving = Rc::downgrade(self);
+        self.worker.on_leave(move |addr| {
+            if let Some(state) = leaving.upgrade() {
+                state.stop_accepting(addr);
+            }
+        });
+        let ending = Rc::downgrade(self);
+        self.worker.on_quit(move || {
+            let gen = ending.upgrade().map(|state| state.worker.generation());
+            quit.quit(gen.and_then(|gen| {
+                gen.shared.global.get::<Global>().worker_shutdown_timeout.as_option().copied()
+            }));
+        });
+    }
+
+    /// What waits at that address is the other workers', which have been woken by it as well.
+    fn stop_accepting(&self, addr: &ListenAddr) {
+        let is_left = |(l, task): &Accepting| {
+            let is_it = l.addr == *addr;
+            if is_it {
+                task.abort();
+            }
+            is_it
+        };
+        self.accepting.borrow_mut().retain(|accepting| !is_left(accepting));
+    }
+
     /// Accepts from these sockets too.
     fn listen(self: &Rc<Self>, listeners: Vec<Arc<Listener>>) {
         let mut accepting = self.accepting.borrow_mut();
         let mut known: HashSet<*const Listener> =
             accepting.iter().map(|(l, _)| Arc::as_ptr(l)).collect();
         for l in listeners {
-            if !known.insert(Arc::as_ptr(&l)) {
+            if self.worker.has_left(&l.addr) || !known.insert(Arc::as_ptr(&l)) {
                 continue;
             }
             let task = match l.addr.is_udp() {

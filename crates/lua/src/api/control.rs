@@ -11,9 +11,10 @@ use std::rc::Rc;
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_core::{Connection, Session as _};
 use weir_http::Request;
+use weir_runtime::listen::ListenAddr;
 use weir_runtime::paths;
 
-use context::{ANY, BODY, HANDLERS, HEADER, REQUEST, WAITING};
+use context::{ANY, BODY, HANDLERS, HEADER, WAITING};
 
 const EXITS: u32 = WAITING | HEADER | BODY | context::BALANCER | context::SSL;
 
@@ -28,7 +29,10 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("phase", ANY, phase),
     OpRow::any("ctx", ANY, ctx),
     OpRow::any("ctx_base", ANY, ctx_base),
-    OpRow::any("ctx_stash", REQUEST, ctx_stash),
+    OpRow::any("ctx_ref", ANY, ctx_ref),
+    OpRow::any("ctx_put", ANY, ctx_put),
+    OpRow::any("ctx_fresh", ANY, |state, _, answer| answer.number(state.vm.next() as f64)),
+    OpRow::any("leave_to_others", ANY, leave_to_others),
     OpRow::any("threads", WAITING, |_, _, _| code::TRUE),
     OpRow::any("run", ANY, |state, _, answer| answer.number(state.run.id as f64)),
     // Whether a run that has made sockets goes on.
@@ -108,7 +112,12 @@ fn doing(context: u32, level: LogLevel) -> &'static [u8] {
 
 /// Where a run without a request logs, and the number of the connection it is about.
 fn log_of<'s>(state: &'s State<'_>) -> (&'s ErrorLog, Option<u64>) {
-    let log = state.run.site.as_ref().map_or(&*state.vm.gen.error_log, |site| site.error_log());
+    let outer = || match state.run.context {
+        context::INIT => None,
+        _ => Some(&*state.vm.main()?.outer.as_ref()?.error_log),
+    };
+    let site = state.run.site.as_ref().map(|site| site.error_log());
+    let log = site.or_else(outer).unwrap_or(&state.vm.gen.error_log);
     (log, state.run.moment.as_ref().map(|at| at.conn.serial))
 }
 
@@ -155,17 +164,34 @@ fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
         return code::TRUE;
     }
     match args.b {
-        b"" => write(state, level, args.a),
+        b"" => write_traced(state, level, args.a),
         lines => write_lines(state, level, args.a, lines),
     }
     code::TRUE
 }
 
+/// A text of code's own, in which tracebacks stay lines.
+fn write_traced(state: &State<'_>, level: LogLevel, text: &[u8]) {
+    if level == LogLevel::Debug || memchr::memchr(b'\n', text).is_none() {
+        return write(state, level, text);
+    }
+    let mut shown = Vec::with_capacity(text.len() + 16);
+    weir_base::line::push_traced(text, &mut shown);
+    if is_enabled(state, level) {
+        write_shown(state, level, shown);
+    }
+}
+
 pub(crate) fn write_lines(state: &State<'_>, level: LogLevel, first: &[u8], lines: &[u8]) {
     let mut text = Vec::with_capacity(first.len() + lines.len());
-    weir_base::line::push_logged(first, &mut text);
+    weir_base::line::push_traced(first, &mut text);
     text.push(b'\n');
     text.extend_from_slice(lines);
+    write_shown(state, level, text);
+}
+
+/// Lines in which nothing is left to be escaped.
+fn write_shown(state: &State<'_>, level: LogLevel, mut text: Vec<u8>) {
     if let Some(s) = &state.s {
         return s.log_lines(level, &text);
     }
@@ -187,7 +213,7 @@ fn log(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
         // The workers' states say it.
         return code::TRUE;
     }
-    write(state, level_of(args.i), args.a);
+    write_traced(state, level_of(args.i), args.a);
     code::TRUE
 }
 
@@ -396,8 +422,10 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
             return answer.raise("no request ctx found");
         }
         (None, None) => {
-            state.run.has_ctx = true;
-            return answer.number(-(state.run.id as f64));
+            if state.run.ctx == 0 {
+                state.run.ctx = state.run.id;
+            }
+            return answer.number(state.run.ctx as f64);
         }
     };
     if let Some(known) = known {
@@ -416,16 +444,80 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     answer.number(id as f64)
 }
 
-/// The number of the request's context, which is there until the request ends, whatever becomes of it meanwhile.
-fn ctx_stash(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
-    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
-    if let Some(numbered) = r.take_ctx::<Numbered>() {
-        r.set_ctx(Stashed(numbered.id));
-        r.keep_state(numbered);
+/// As nginx's functions say that there is no context yet, and that there can be none.
+const NO_REF: f64 = -2.0;
+const NO_REQUEST_CTX: f64 = -100.0;
+
+/// The number of the context that there is, as code that calls by nginx's names is told it. A request's is there until
+/// that ends, whatever becomes of it meanwhile.
+fn ctx_ref(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    if let Some(r) = state.r.as_deref_mut() {
+        if let Some(numbered) = r.take_ctx::<Numbered>() {
+            r.set_ctx(Stashed(numbered.id));
+            r.keep_state(numbered);
+        }
     }
-    match r.ctx_ref::<Stashed>() {
-        Some(stashed) => answer.number(stashed.0 as f64),
-        None => code::NIL,
+    let vm = &state.run.vm;
+    let known = match (&state.run.moment, &state.r, &state.s) {
+        (Some(at), ..) => Some(of_handshake(&at.conn, vm)).filter(|id| *id != 0),
+        (None, Some(r), _) => r.ctx_ref::<Stashed>().map(|stashed| stashed.0),
+        (None, None, Some(s)) => s.ctx_ref::<Numbered>().map(|numbered| numbered.id),
+        (None, None, None) if state.run.context == context::INIT => {
+            return answer.number(NO_REQUEST_CTX);
+        }
+        (None, None, None) => Some(state.run.ctx).filter(|id| *id != 0),
+    };
+    answer.number(known.map_or(NO_REF, |id| id as f64))
+}
+
+/// What runs has the context of that number from now on; `0`, as nginx's functions say it.
+fn ctx_put(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(id) = u64::try_from(args.i).ok().filter(|id| *id > 0) else {
+        return answer.number(-1.0);
+    };
+    state.vm.is_taken(id);
+    let vm = Rc::clone(&state.run.vm);
+    if let Some(at) = &state.run.moment {
+        let Some(secure) = at.conn.secure.get() else { return answer.number(NO_REQUEST_CTX) };
+        if of_handshake(&at.conn, &vm) != id {
+            secure.notes.replace(Some(Box::new(Numbered { id, vm })));
+        }
+        return answer.number(0.0);
+    }
+    match (state.r.as_deref_mut(), state.s.as_deref_mut()) {
+        (Some(r), _) => {
+            let is_it = r.ctx_ref::<Numbered>().is_some_and(|known| known.id == id)
+                || r.ctx_ref::<Stashed>().is_some_and(|known| known.0 == id);
+            if !is_it {
+                r.take_ctx::<Stashed>();
+                r.set_ctx(Numbered { id, vm });
+            }
+        }
+        (None, Some(s)) if s.ctx_ref::<Numbered>().is_some_and(|known| known.id == id) => {}
+        (None, Some(s)) => s.set_ctx(Numbered { id, vm }),
+        (None, None) if state.run.context == context::INIT => {
+            return answer.number(NO_REQUEST_CTX);
+        }
+        (None, None) if state.run.ctx == id => {}
+        (None, None) => state.run.put_ctx(id),
+    }
+    answer.number(0.0)
+}
+
+/// The other workers are to take what comes by the first Unix socket of the configuration whose name begins so.
+fn leave_to_others(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(worker) = state.vm.worker.upgrade() else { return answer.number(-1.0) };
+    let gen = worker.generation();
+    let found = gen.shared.listens.iter().map(|listen| &listen.addr).find(|addr| match addr {
+        ListenAddr::Unix(path) => [b"unix:", paths::bytes(path)].concat().starts_with(args.a),
+        ListenAddr::Ip(_) | ListenAddr::Udp(_) => false,
+    });
+    match found {
+        Some(addr) => {
+            worker.leave_to_others(addr);
+            answer.number(0.0)
+        }
+        None => answer.number(-1.0),
     }
 }
 
@@ -556,9 +648,12 @@ fn package_paths(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i3
     let cpath = main.and_then(|m| m.package_cpath.as_deref()).unwrap_or(b";;");
     let prefix = main.map_or(&b""[..], |m| &m.prefix);
     let worker = state.vm.worker.upgrade();
-    let id = worker.map_or(0, |w| w.id);
     let mut list = answer.list();
-    list.text(path).text(cpath).text(prefix).number(id as f64);
+    list.text(path).text(cpath).text(prefix);
+    match worker {
+        Some(agent) if agent.is_agent() => list.boolean(false),
+        worker => list.number(worker.map_or(0, |w| w.id) as f64),
+    };
     for lualib in lualibs(&paths::path(prefix)) {
         list.text(paths::bytes(&lualib));
     }

@@ -280,10 +280,19 @@ fn expire(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
 }
 
+/// `x`: how many at the most; 0: all. What is too much for a state is refused before it is made.
 fn keys(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    // What a key takes in a table of Lua's besides its bytes.
+    const KEY_BYTES: usize = 40;
     let Some(dict) = dict(state, args) else { return code::NIL };
+    let keys = dict.get_keys(args.x as usize, now_ms());
+    let bytes: usize = keys.iter().map(|key| key.len() + KEY_BYTES).sum();
+    if bytes > state.vm.text_max_bytes() {
+        return answer
+            .raise(format!("{} keys are more than lua_vm_memory has room for", keys.len()));
+    }
     let mut list = answer.list();
-    for key in dict.get_keys(args.x as usize, now_ms()) {
+    for key in keys {
         list.text(&key);
     }
     code::LIST

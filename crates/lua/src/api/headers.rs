@@ -19,6 +19,10 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::request("headers_in", REQUEST, all_in),
     OpRow::request("set_header_in", REQUEST & !(LOG | BODY), set_in),
     OpRow::request("raw_header", REQUEST, raw_header),
+    OpRow::request("bypass_if_checks", REQUEST, |r, _, _| {
+        r.flags.ignore_conditions = true;
+        code::TRUE
+    }),
 ];
 
 /// Fields whose further values take the place of the one before.
@@ -221,7 +225,7 @@ fn all_in(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
     write_pairs(r.headers(), max, !args.a.is_empty(), answer)
 }
 
-fn set_in(r: &mut Request, args: &Args<'_>, _: &mut Answer) -> i32 {
+fn set_in(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let name = safe_name(args.a);
     if name.is_empty() {
         return code::TRUE;
@@ -229,8 +233,13 @@ fn set_in(r: &mut Request, args: &Args<'_>, _: &mut Answer) -> i32 {
     let value = safe_value(args.b);
     match args.i {
         0 => r.remove_fields_in(|n| is(n, &name)),
+        _ if is(&name, b"Host") && value.is_empty() => r.remove_fields_in(|n| is(n, &name)),
         2 if !is(&name, b"Host") => r.append_field_in(&name, &value),
-        _ => drop(r.set_field_in(&name, &value, false)),
+        _ => {
+            if !r.set_field_in(&name, &value, false) {
+                return answer.raise("failed to set header");
+            }
+        }
     }
     code::TRUE
 }

@@ -10,7 +10,6 @@ use crate::crossing::{Answer, Args};
 use crate::machine::{code, List, OpRow, State};
 use crate::run::context::{ANY, WAITING};
 use crate::run::{Reply, WaitFor};
-use crate::site::Block;
 use std::cell::{RefCell, RefMut};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -20,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use weir_core::logger::LogLevel;
 use weir_resolve::{Question, Resolver};
-use weir_runtime::net::{SocketOptions, Stream};
+use weir_runtime::net::{Choice, SocketOptions, Stream};
 use weir_runtime::timer::LazyTimer;
 use weir_runtime::{clock, paths, timer};
 use weir_tls::Channel;
@@ -43,6 +42,7 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("sock_close", WAITING, close),
     OpRow::any("sock_shutdown", WAITING, shutdown),
     OpRow::any("sock_keep", WAITING, super::pool::keep),
+    OpRow::any("sock_peer", ANY, peer),
     OpRow::any("sock_timeouts", WAITING, timeouts),
     OpRow::any("sock_option", WAITING, option),
     OpRow::any("sock_defaults", WAITING, |state, _, answer| defaults(state, answer)),
@@ -68,6 +68,8 @@ pub(crate) struct Sock {
     channel: Option<Line>,
     /// Its place among the connections of a pool, where these are counted.
     place: Option<Place>,
+    /// Whom it has tried to connect to.
+    tried: Option<IpAddr>,
     /// Where it connects from, if that is not the system's choice.
     local: Option<IpAddr>,
     /// What has been read and not been asked for.
@@ -162,20 +164,7 @@ fn timeouts(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
 
 /// The resolver of the request's location, or of the block.
 pub(super) fn resolver_of(state: &State<'_>) -> Option<(Arc<Resolver>, u64)> {
-    if let Some(site) = state.site() {
-        return site.resolver();
-    }
-    let gen = &state.vm.gen;
-    match state.vm.block {
-        Block::Http => {
-            let core = &gen.part::<weir_http::generation::HttpConf>()?.locations.first()?.core;
-            Some(((*core.resolver).as_ref().map(Arc::clone)?, *core.resolver_timeout))
-        }
-        Block::Stream => {
-            let server = gen.part::<weir_stream::StreamConf>()?.bases().next()?;
-            Some((server.resolver.as_ref().map(Arc::clone)?, server.resolver_timeout_ms))
-        }
-    }
+    state.site()?.resolver()
 }
 
 /// `a`: the host, `x`: the port.
@@ -192,7 +181,7 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         }
         sock.channel = None;
         sock.buf.clear();
-        (sock.at, sock.reused, sock.ended) = (0, 0, None);
+        (sock.at, sock.reused, sock.ended, sock.tried) = (0, 0, None, None);
         (sock.is_cut, sock.is_unproven) = (false, false);
     }
     let host = args.a.to_vec();
@@ -204,7 +193,8 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     state.wait(
         WaitFor::Future(Box::pin(async move {
             let connecting = connecting;
-            let opened = timer::within_ms(timeout, open(&host, port, resolver, local)).await;
+            let opening = open(&host, port, resolver, local, &connecting.0);
+            let opened = timer::within_ms(timeout, opening).await;
             let mut sock = connecting.over();
             match opened {
                 Some(Ok(stream)) => {
@@ -255,6 +245,7 @@ async fn open(
     port: u16,
     resolver: Option<(Arc<Resolver>, u64)>,
     local: Option<IpAddr>,
+    sock: &RefCell<Sock>,
 ) -> Result<Stream, String> {
     let shown = String::from_utf8_lossy(host);
     let system = |e: io::Error| failure(&e, &shown, local);
@@ -267,6 +258,7 @@ async fn open(
         Ok(ip) => ip,
         Err(_) => resolved(&text, resolver).await?,
     };
+    sock.borrow_mut().tried = Some(ip);
     let bind = local.map(|ip| SocketAddr::new(ip, 0));
     let options = SocketOptions { bind, ..SocketOptions::default() };
     Stream::connect(SocketAddr::new(ip, port), &options).await.map_err(system)
@@ -312,6 +304,17 @@ pub(super) fn words_of(e: &io::Error) -> String {
         _ => weir_conf::messages::os_error(e)
             .split_once(": ")
             .map_or_else(|| e.to_string(), |(_, words)| words.to_ascii_lowercase()),
+    }
+}
+
+/// The address of whom it is connected to, or was to be.
+fn peer(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(sock) = sock(state, args) else { return code::NIL };
+    let sock = sock.borrow();
+    let connected = || sock.channel.as_ref()?.peer_addr().map(|addr| addr.ip());
+    match sock.tried.or_else(connected) {
+        Some(ip) => answer.text(ip.to_string().as_bytes()),
+        None => code::NIL,
     }
 }
 
@@ -367,22 +370,33 @@ fn shutdown(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 
     }
 }
 
-/// Option `a` of the connection's socket; `x`: on or off.
+/// The options of connections, by their names.
+const CHOICES: [(&[u8], Choice); 7] = [
+    (b"keepalive", Choice::KeepAlive),
+    (b"reuseaddr", Choice::ReuseAddress),
+    (b"tcp-nodelay", Choice::NoDelay),
+    (b"sndbuf", Choice::SendBuffer),
+    (b"rcvbuf", Choice::ReceiveBuffer),
+    (b"keepintvl", Choice::KeepInterval),
+    (b"keepcnt", Choice::KeepCount),
+];
+
+/// `a`: the option's name; `y`: whether it is set, to `x`.
 fn option(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some((_, choice)) = CHOICES.iter().find(|(name, _)| *name == args.a) else {
+        return answer.fail([b"unsupported option ", args.a].concat());
+    };
     let Some(sock) = sock(state, args) else { return answer.fail("closed") };
     let sock = sock.borrow();
     let Some(channel) = &sock.channel else { return answer.fail("closed") };
-    let on = args.x != 0.0;
-    match args.a {
-        b"keepalive" => match channel.socket().set_keepalive(on) {
-            Ok(()) => code::TRUE,
-            Err(e) => answer.fail(words_of(&e)),
-        },
-        b"tcp-nodelay" => {
-            channel.socket().set_nodelay(on);
-            code::TRUE
-        }
-        _ => answer.fail("unsupported option"),
+    let done = match args.y != 0.0 {
+        true => channel.socket().choose(*choice, args.x as i32).map(|()| None),
+        false => channel.socket().chosen(*choice).map(Some),
+    };
+    match done {
+        Ok(None) => code::TRUE,
+        Ok(Some(value)) => answer.number(f64::from(value)),
+        Err(e) => answer.fail(weir_core::os_text(&e).split_once(": ").map_or("", |(_, w)| w)),
     }
 }
 
@@ -579,6 +593,7 @@ impl Sock {
             is_cut: false,
             is_unproven: false,
             ended: None,
+            tried: None,
         }
     }
 

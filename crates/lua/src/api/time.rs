@@ -13,6 +13,7 @@ pub(super) const OPS: &[OpRow] = &[
         answer.number(secs as f64 + f64::from(ms) / 1000.0)
     }),
     OpRow::any("time", ANY, |_, _, answer| answer.number(clock::wall_secs() as f64)),
+    OpRow::any("monotonic", ANY, |_, _, answer| answer.number(clock::mono_ms() as f64)),
     OpRow::any("update_time", ANY, |_, _, _| {
         clock::renew();
         code::TRUE

@@ -79,6 +79,12 @@ local function get_ctx()
     return t
 end
 
+-- Whether there is one already.
+function weir.has_ctx()
+    local id = ctx_id()
+    return id and contexts[id] ~= nil
+end
+
 local function set_ctx(value)
     contexts[id_of_ctx()] = value
 end

@@ -29,11 +29,17 @@ typedef struct { int len; const unsigned char *data; } ngx_stream_lua_ffi_str_t;
 int ngx_http_lua_ffi_raw_log(ngx_http_request_t *r, int level, const unsigned char *text, size_t length);
 int ngx_stream_lua_ffi_raw_log(ngx_stream_lua_request_t *r, int level, const unsigned char *text, size_t length);
 int ngx_http_lua_ffi_get_ctx_ref(ngx_http_request_t *r, int *in_ssl_phase, int *ssl_ctx_ref);
+int ngx_http_lua_ffi_set_ctx_ref(ngx_http_request_t *r, int ref);
+int ngx_stream_lua_ffi_get_ctx_ref(ngx_stream_lua_request_t *r, int *in_ssl_phase, int *ssl_ctx_ref);
+int ngx_stream_lua_ffi_set_ctx_ref(ngx_stream_lua_request_t *r, int ref);
+int ngx_lua_ffi_disable_listening_unix_socket(ngx_str_t *name);
 ]]
 
 -- LuaJIT puts them there when they are first wanted, which lua-resty-core does.
 require "table.new"
 require "table.clear"
+
+local fresh_ctx = weir.native "ctx_fresh"
 
 preload["resty.core.base"] = function()
     local M = {
@@ -84,7 +90,10 @@ preload["resty.core.base"] = function()
             return -1
         end
         local at = t[0]
-        if at and at ~= 0 then
+        if t == weir.contexts then
+            -- Its numbers are given by Rust, which takes them out as well.
+            at = fresh_ctx()
+        elseif at and at ~= 0 then
             t[0] = t[at]
         else
             at = #t + 1
@@ -108,9 +117,11 @@ preload["resty.core.base"] = function()
     local request_type = ffi.typeof(weir.stream and "ngx_stream_lua_request_t *" or "ngx_http_request_t *")
     function M.get_request()
         local id = weir.ctx_id()
-        if not id or id <= 0 then
+        if not id then
             return nil
         end
+        -- Who asks for the context's number next finds a table there.
+        local _ = ngx.ctx
         return ffi_cast(request_type, id)
     end
 
@@ -129,14 +140,39 @@ local function part(name, make)
 end
 
 for _, name in ipairs {
-    "uri", "hash", "base64", "exit", "shdict", "var", "phase", "ndk", "socket", "coroutine", "param", "utils",
+    "uri", "hash", "base64", "exit", "shdict", "var", "phase", "ndk", "socket", "coroutine", "param",
 } do
     part(name)
 end
 
+part("utils", function()
+    return {
+        -- One character in place of another.
+        str_replace_char = function(text, find, replace)
+            return (text:gsub("%" .. find:sub(1, 1), { [find:sub(1, 1)] = replace:sub(1, 1) }))
+        end,
+    }
+end)
+
+-- Phases by OpenResty's numbers.
+do
+    local numbers, at = {}, 1
+    for name in ("set rewrite access content log header_filter body_filter timer init_worker balancer ssl_cert ssl_session_store "
+        .. "ssl_session_fetch exit_worker ssl_client_hello server_rewrite proxy_ssl_verify precontent proxy_ssl_cert"):gmatch "%S+" do
+        numbers[name], at = at, at * 2
+    end
+    function ngx.get_raw_phase()
+        return numbers[weir.phase()]
+    end
+end
+
 part("ctx", function()
     return {
-        get_ctx_table = function()
+        -- If there is none yet, it is to be that.
+        get_ctx_table = function(t)
+            if t and not weir.has_ctx() then
+                ngx.ctx = t
+            end
             return ngx.ctx
         end,
     }
@@ -159,11 +195,23 @@ part("regex", function()
     local re = ngx.re
     return {
         match = re.match, find = re.find, sub = re.sub, gsub = re.gsub, gmatch = re.gmatch,
+        re_match_compile = weir.re.compile, re_sub_compile = weir.re.compile_sub,
+        destroy_compiled_regex = weir.re.destroy, is_regex_cache_empty = weir.re.is_empty,
         -- There is no buffer of Lua's own that would grow.
         set_buf_grow_ratio = function(ratio)
             if type(ratio) ~= "number" then
                 error("bad argument #1 to 'set_buf_grow_ratio' (number expected, got " .. type(ratio) .. ")", 2)
             end
+        end,
+        -- Room for so many bytes, in place of what is too small; where writing goes on, and how much is written then.
+        check_buf_size = function(buffer, size, pos, length, wanted, must_alloc)
+            if wanted > size then
+                size = math.max(size * 2, wanted)
+                local larger = require "resty.core.base".get_string_buf(size, must_alloc)
+                ffi.copy(larger, buffer, length)
+                buffer, pos = larger, larger + length
+            end
+            return buffer, size, pos, wanted
         end,
     }
 end)
@@ -174,6 +222,13 @@ part("request", function()
         get_headers = req.get_headers, get_uri_args = req.get_uri_args, get_method = req.get_method,
         set_method = req.set_method, set_header = req.set_header, clear_header = req.clear_header,
         start_time = req.start_time,
+        -- In place of what there is of that name, or besides.
+        set_req_header = function(name, value, override)
+            if override then
+                return req.set_header(name, value)
+            end
+            return require "ngx.req".add_header(name, value)
+        end,
     }
 end)
 
@@ -185,14 +240,21 @@ part("response", function()
         get_resp_header = function(_, name)
             return ngx.header[name]
         end,
+        bypass_if_checks = not weir.stream and require "ngx.resp".bypass_if_checks or nil,
     }
 end)
+
+local monotonic = weir.native "monotonic"
 
 part("time", function()
     return {
         now = ngx.now, time = ngx.time, update_time = ngx.update_time, today = ngx.today, localtime = ngx.localtime,
         utctime = ngx.utctime, cookie_time = ngx.cookie_time, http_time = ngx.http_time,
         parse_http_time = ngx.parse_http_time,
+        monotonic_msec = monotonic,
+        monotonic_time = function()
+            return monotonic() / 1000
+        end,
     }
 end)
 

@@ -12,7 +12,8 @@ local engine, quick_get, quick_set, quick_incr = weir.engine, weir.dict_get, wei
 local OTHERWISE, FORCED = 99, 13
 local delete, push_value, pop_value = native "dict_delete", native "dict_push", native "dict_pop"
 local llen, ttl, expire = native "dict_llen", native "dict_ttl", native "dict_expire"
-local flush_all, flush_expired, keys, space = native "dict_flush_all", native "dict_flush_expired", native "dict_keys", native "dict_space"
+local flush_all, flush_expired, space = native "dict_flush_all", native "dict_flush_expired", native "dict_space"
+local OP_KEYS = op "dict_keys"
 
 -- Code that replaces a method finds it in the metatable.
 local Dict = {}
@@ -294,7 +295,9 @@ function Dict.flush_expired(dict, max)
 end
 
 function Dict.get_keys(dict, max)
-    return { keys(number_of(dict), nil, nil, tonumber(max) or 1024) }
+    -- There may be more of them than a function can return.
+    weir.check(C(OP_KEYS, number_of(dict), "", 0, "", 0, tonumber(max) or 1024, 0))
+    return (weir.list())
 end
 
 function Dict.capacity(dict)

@@ -91,7 +91,7 @@ function ngx.decode_base64mime(text)
 end
 
 package.preload["ngx.base64"] = function()
-    local M = { _VERSION = "0.1" }
+    local M = { version = weir.core_version, _VERSION = "0.1" }
     function M.encode_base64url(text)
         if type(text) ~= "string" then
             return nil, "must provide a string"

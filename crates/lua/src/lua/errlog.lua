@@ -6,7 +6,7 @@ local OP_NEXT, OP_FILTER, OP_ENABLED = weir.op "captured_line", weir.op "capture
 local error, type, tonumber, unpack = error, type, tonumber, unpack
 local DEFAULT_MAX = 10
 
-local M = { _VERSION = "0.1" }
+local M = { version = weir.core_version, _VERSION = "0.1" }
 
 function M.raw_log(level, text)
     if type(level) ~= "number" then

@@ -5,7 +5,7 @@ local raw, op, check, ngx, C, finish = weir.raw, weir.op, weir.check, weir.ngx, 
 local error, type, tostring, setmetatable = error, type, tostring, setmetatable
 
 local OP_SET = op "set_header_out"
-local OP_STATUS_LINE = op "set_status_line"
+local OP_STATUS_LINE, OP_BYPASS = op "set_status_line", op "bypass_if_checks"
 
 local function value_of(value, what)
     local kind = type(value)
@@ -119,10 +119,14 @@ end
 
 package.preload["ngx.resp"] = function()
     return {
+        version = weir.core_version,
         add_header = ngx.resp.add_header,
         set_status = function(status, reason)
             check(raw(OP_STATUS_LINE, status, reason and tostring(reason) or nil))
         end,
-        bypass_if_checks = function() end,
+        -- What the request asks for under conditions is sent whole.
+        bypass_if_checks = function()
+            check(raw(OP_BYPASS))
+        end,
     }
 end

@@ -6,6 +6,10 @@
 
 local call_ptr, out_ptr, null, make, keep, running, MARK, LEAVE, said, engine, get_ptr, set_ptr, incr_ptr = ...
 
+-- OpenResty's LuaJIT's measures. By LuaJIT's own, 1,000 traces in 2 MB, a larger application's are all thrown away, and
+-- made and thrown away again.
+require "jit.opt".start("maxtrace=8000", "maxrecord=16000", "minstitch=3", "maxmcode=40960")
+
 local ffi = require "ffi"
 local ffi_string, ffi_cast = ffi.string, ffi.cast
 ffi.cdef [[

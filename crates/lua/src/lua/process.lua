@@ -3,7 +3,8 @@
 local weir = ...
 local raw, op, check = weir.raw, weir.op, weir.check
 local ask = weir.ask
-local error, type = error, type
+local type = type
+local OP_AGENT = op "process_agent"
 local OP_TYPE, OP_MASTER, OP_QUIT, OP_EXPIRE = op "process_type", op "process_master", op "process_quit", op "process_expire"
 
 local process = { version = "0.1.31" }
@@ -28,13 +29,15 @@ function process.expire_timers()
     check(raw(OP_EXPIRE))
 end
 
+-- One more worker, that listens nowhere.
 function process.enable_privileged_agent(connections)
-    if connections ~= nil and type(connections) ~= "number" then
-        error("bad argument #1 to 'enable_privileged_agent' (number expected, got " .. type(connections) .. ")", 2)
-    end
     if weir.phase() ~= "init" then
-        error("API disabled in the current context", 2)
+        return nil, "API disabled in the current context"
     end
-    return nil, "there is no privileged agent: workers are threads of one process without the master's rights; "
-        .. "have a timer of worker 0 do what needs no more rights"
+    connections = connections or 512
+    if type(connections) ~= "number" or connections < 0 then
+        return nil, "bad 'connections' argument: number expected and greater than 0"
+    end
+    check(raw(OP_AGENT, 0, nil, nil, connections))
+    return true
 end

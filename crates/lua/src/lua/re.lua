@@ -159,6 +159,30 @@ local function begin(regex, options)
     return compiled, e
 end
 
+-- As `resty.core.regex` has them: what others have compiled is theirs to let go of, if it is not kept.
+local function compiled_for(regex, options)
+    local compiled, e = begin(regex, options)
+    if not compiled then
+        return nil, e
+    end
+    return compiled, compiled.kept, 0
+end
+
+weir.re = { compile = compiled_for }
+
+function weir.re.destroy(compiled)
+    done(compiled)
+end
+
+function weir.re.is_empty()
+    for _, of in pairs(kept) do
+        if next(of) then
+            return false
+        end
+    end
+    return true
+end
+
 local function position(ctx)
     local pos = ctx and ctx.pos
     if not pos or pos <= 0 then
@@ -343,6 +367,18 @@ local function template_of(replace)
     local template = packed(parts)
     templates[replace], templates_n = template, templates_n + 1
     return template
+end
+
+function weir.re.compile_sub(regex, options, replace, func)
+    local compiled, e = begin(regex, options)
+    if not compiled then
+        return nil, e
+    end
+    if not func and not template_of(replace) then
+        done(compiled)
+        return nil, "failed to compile the replacement template"
+    end
+    return compiled, compiled.kept, 0
 end
 
 local TEXT, TEXT_LATE = 2, 11

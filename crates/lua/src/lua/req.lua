@@ -116,6 +116,7 @@ end
 
 package.preload["ngx.req"] = function()
     return {
+        version = weir.core_version,
         add_header = function(name, value)
             if type(value) == "table" and #value == 0 then
                 error("bad 'header_value' argument: got empty table", 2)

@@ -19,9 +19,31 @@ ngx.socket = socket
 
 local debug, run_id, alive = weir.debug, weir.run_id, weir.native "is_alive"
 
+local peer_of = native "sock_peer"
+
+-- Whom a socket is connected to, or was to be, as lines of the log say it.
+local function upstream(sock)
+    local to = sock.to
+    if not to then
+        return ""
+    end
+    local ip = sub(to, 1, 5) == "unix:" and to or peer_of(sock.id)
+    return ", upstream: " .. to .. (ip and "(" .. ip .. ")" or "")
+end
+
 local function log(sock, text)
     if sock.logs then
-        weir.report(4, weir.named(text))
+        weir.report(4, weir.named(text) .. upstream(sock))
+    end
+end
+
+-- What the system has refused is told of whether such lines are wanted or not.
+local REFUSED = {
+    ["connection reset by peer"] = "(104: Connection reset by peer)", ["broken pipe"] = "(32: Broken pipe)",
+}
+local function tell_refused(sock, what, e)
+    if REFUSED[e] then
+        weir.report(4, what .. "() failed " .. REFUSED[e] .. upstream(sock))
     end
 end
 
@@ -30,7 +52,7 @@ function socket.tcp()
     -- Made of constants it is copied at its size, with room for what connecting adds.
     local sock = {
         id = 0, size = 0, keep = 0, logs = false, run = 0, read_ms = 0, send_ms = 0, connect_ms = 0,
-        connected = false, connecting = false, reused = 0,
+        connected = false, connecting = false, reused = 0, to = false,
     }
     sock.id, sock.size, sock.keep, sock.logs, sock.run = id, size, keep, logs, run
     sock.read_ms, sock.send_ms, sock.connect_ms = read_ms, send_ms, connect_ms
@@ -112,10 +134,18 @@ function Tcp.connect(sock, host, ...)
         port = floor(n)
         pool = host .. ":" .. port
     end
-    if sock.connected or sock.connecting then
-        of_run(sock, 2)
+    if sock.run ~= run_id() then
+        if sock.to then
+            error("bad request", 2)
+        end
+        -- It has only been made elsewhere.
+        sock.id, sock.run = new()
+        id = sock.id
+        raw(OP_TIMEOUTS, id, "connect", nil, sock.connect_ms)
+        raw(OP_TIMEOUTS, id, "send", nil, sock.send_ms)
+        raw(OP_TIMEOUTS, id, "read", nil, sock.read_ms)
     end
-    sock.pool_size, sock.pool = nil, pool
+    sock.pool_size, sock.pool, sock.to = nil, pool, pool
     local backlog = -1
     if type(options) == "table" then
         if options.pool ~= nil then
@@ -158,6 +188,7 @@ function Tcp.connect(sock, host, ...)
         return 1
     elseif e then
         if e == "timeout" then
+            sock.to = false
             log(sock, "lua tcp socket queued connect timed out, when trying to connect to " .. host .. (port > 0 and ":" .. port or ""))
         end
         return nil, e
@@ -177,16 +208,12 @@ function Tcp.connect(sock, host, ...)
     local words, level, line = e:match("^([^\n]*)\n(%d)(.*)$")
     if words then
         if sock.logs then
-            weir.report(tonumber(level), line)
+            weir.report(tonumber(level), line .. upstream(sock))
         end
         return nil, words
     end
     if e == "timeout" then
-        local where = host .. (port > 0 and ":" .. port or "")
-        if host:find("^[%d.]+$") then
-            where = where .. "(" .. host .. ")"
-        end
-        log(sock, "lua tcp socket connect timed out, upstream: " .. where)
+        log(sock, "lua tcp socket connect timed out")
     end
     return nil, e
 end
@@ -233,6 +260,7 @@ function Tcp.send(sock, data)
     if e == "timeout" then
         log(sock, "lua tcp socket write timed out")
     elseif e ~= "socket busy writing" then
+        tell_refused(sock, "send", e)
         sock.connected = false
     end
     return nil, e
@@ -243,6 +271,8 @@ local function fails(sock, e, more)
         log(sock, "lua tcp socket read timed out")
     elseif e == "closed" then
         of_run(sock, 3 + (more or 0))
+    else
+        tell_refused(sock, "recv", e)
     end
 end
 
@@ -253,7 +283,7 @@ local function read(sock, kind, n, pattern)
     end
     if not sock.connected then
         if sock.logs then
-            weir.report(4, "attempt to receive data on a closed socket: u:0000000000000000, c:0000000000000000, ft:0 eof:0")
+            weir.report(4, "attempt to receive data on a closed socket: u:0000000000000000, c:0000000000000000, ft:0 eof:0" .. upstream(sock))
         end
         return nil, "closed"
     end
@@ -498,6 +528,23 @@ function Tcp.getreusedtimes(sock)
 end
 
 local OP_OPTION = op "sock_option"
+
+-- One that has never been connected has no options.
+local function of_connection(sock)
+    if not sock.connected and not sock.to then
+        error("socket is never created nor connected", 3)
+    end
+end
+
+function Tcp.getoption(sock, option)
+    local id = own(sock, "getoption")
+    of_connection(sock)
+    if option == nil then
+        return nil, "missing the \"option\" argument"
+    end
+    return ask(OP_OPTION, id, tostring(option), nil, 0, 0)
+end
+
 function Tcp.setoption(sock, option, value)
     local id = own(sock, "setoption")
     if option == nil then
@@ -506,11 +553,18 @@ function Tcp.setoption(sock, option, value)
     if value == nil then
         return nil, "missing the \"value\" argument"
     end
-    local ok, e = ask(OP_OPTION, id, tostring(option), nil, (value == true or value == 1) and 1 or 0)
-    if ok then
-        return true
+    if option == "ip-transparent" then
+        return nil, "unsupported option ip-transparent"
     end
-    return nil, e
+    of_connection(sock)
+    if value == true then
+        value = 1
+    elseif value == false then
+        value = 0
+    elseif type(value) ~= "number" then
+        error("bad argument #3 to 'setoption' (cannot convert '" .. type(value) .. "' to 'int')", 2)
+    end
+    return ask(OP_OPTION, id, tostring(option), nil, value, 1)
 end
 
 ----------------------------------------------------------------------------------------------------- datagrams
@@ -548,6 +602,7 @@ function Udp.setpeername(sock, ...)
         end
     end
     sock.connected = false
+    sock.to = port > 0 and host .. ":" .. port or host
     check(raw(OP_UDP_CONNECT, id, host, nil, port))
     local ok, e = weir.await(weir.number())
     if not ok then

@@ -181,7 +181,7 @@ do
     package.path, package.cpath = expanded(paths[1], path), expanded(paths[2], cpath)
 end
 
-local worker_id = paths[4]
+local worker_id = paths[4] or nil
 local OP_COUNT = weir.op "worker_count"
 
 -- A reload may change it.

@@ -92,7 +92,7 @@ end
 
 -- What there is of `ngx` there: nothing that has to do with requests, waits or the worker.
 local THERE = {
-    "encode_base64", "decode_base64", "hmac_sha1", "encode_args", "decode_args",
+    "encode_base64", "decode_base64", "decode_base64mime", "hmac_sha1", "encode_args", "decode_args",
     "quote_sql_str", "crc32_short", "crc32_long", "md5", "md5_bin", "sha1_bin", "config", "shared", "null",
 }
 

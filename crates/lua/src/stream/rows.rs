@@ -4,10 +4,14 @@ use super::{FIRST, LAST, LOGS};
 use crate::balancer;
 use crate::code;
 use crate::conf::{LuaLoc, LuaMain};
-use crate::rows::{build_main, build_site, by_lua, put, put_main, row, SETTINGS};
+use crate::rows::{
+    build_main, build_outer, build_site, by_lua, noted, put, put_main, row, INIT_NOTE, RESOLVER_MS,
+    SETTINGS,
+};
 use crate::ssl::{self, handshake_by_lua, LuaSrv};
 use crate::watch;
 use std::sync::Arc;
+use weir_core::block::Place;
 use weir_core::generation::Generation;
 use weir_core::registry::target;
 use weir_module::{
@@ -19,10 +23,12 @@ use weir_upstream::{Outgoing, Secures, SslRows};
 const SS: Context = Context::SS;
 const STREAM: Context = Context::STREAM;
 
-const INIT: [Row; 3] =
+const INIT: [Row; 3] = noted(
     by_lua!("init", STREAM, "Runs when a worker's Lua state begins.", |cf, d| {
         put_main::<Session>(cf, d, |main| &mut main.init)
-    });
+    }),
+    INIT_NOTE,
+);
 const INIT_WORKER: [Row; 3] = by_lua!(
     "init_worker",
     STREAM,
@@ -194,6 +200,11 @@ static TABLE: [Row; ALL] = {
 fn build(b: &mut Build<'_>) -> ConfResult {
     b.main.get_mut::<LuaMain>().prefix = weir_runtime::paths::bytes(&b.cf.prefix).to_vec();
     if build_main(b.main)? {
+        let place = b.outer.get::<Place>();
+        let timeout_ms = place.resolver_timeout.as_option().copied().unwrap_or(RESOLVER_MS);
+        let resolver = place.resolver.as_option().cloned().flatten().map(|r| (r, timeout_ms));
+        let outer = build_outer(b.outer, &place.error_log, resolver, b.cf)?;
+        b.main.get_mut::<LuaMain>().outer = Some(outer);
         for loc in weir_module::distinct::<LuaLoc>(b.servers) {
             build_site(loc, b.cf)?;
         }
@@ -206,7 +217,8 @@ fn build(b: &mut Build<'_>) -> ConfResult {
 
 fn start(gen: &Arc<Generation>, stream: &StreamConf) {
     if stream.main.get::<LuaMain>().is_used {
-        watch::begin(gen, stream.bases().map(|base| base.conf::<LuaLoc>()));
+        let outer = stream.main.get::<LuaMain>().outer.iter().map(|outer| &outer.conf);
+        watch::begin(gen, stream.bases().map(|base| base.conf::<LuaLoc>()).chain(outer));
     }
 }
 

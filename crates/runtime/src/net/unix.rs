@@ -176,14 +176,18 @@ impl Stream {
         socket2::SockRef::from(self.socket.as_ref()?).local_addr().ok()?.as_socket()
     }
 
+    /// The other side's.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        if !self.tcp {
+            return None;
+        }
+        socket2::SockRef::from(self.socket.as_ref()?).peer_addr().ok()?.as_socket()
+    }
+
     /// The path a Unix socket is bound to.
     pub fn local_path(&self) -> Option<std::path::PathBuf> {
         let addr = socket2::SockRef::from(self.socket.as_ref()?).local_addr().ok()?;
         addr.as_pathname().map(|p| p.to_path_buf())
-    }
-
-    pub fn set_keepalive(&self, on: bool) -> io::Result<()> {
-        set_option(self.fd(), libc::SOL_SOCKET, libc::SO_KEEPALIVE, &libc::c_int::from(on))
     }
 
     /// Round-trip time, its variance, congestion window and receive space, as `$tcpinfo_*` has them.
