@@ -14,7 +14,6 @@ pub(crate) use unix::set_option;
 pub use connect::{begin_connect, is_out_of_descriptors, SocketOptions};
 pub use stream::Stream;
 
-#[cfg(unix)]
 pub use options::Choice;
 
 #[cfg(target_os = "linux")]
@@ -23,7 +22,6 @@ pub use splice::Pipe;
 pub use windows::Pipe;
 
 mod connect;
-#[cfg(unix)]
 mod options;
 #[cfg(target_os = "linux")]
 mod splice;
