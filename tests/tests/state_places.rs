@@ -99,7 +99,7 @@ fn messages_say_what_to_write() {
     for (conf, expected) in [
         ("upstream u { zone u 64k; }", "\"state FILE;\" for those that the api puts"),
         ("upstream u { zone u 64k; server 127.0.0.1:1 sid=a; }", "write route="),
-        ("server { location /status/ { api /status/; } }", "write \"api;\": NGINX Plus's figures"),
+        ("server { location /config/ { api /config/; } }", "write \"api write=on;\""),
         ("keyval_zone zone=a:64k type=regex;", "write type=string, type=ip or type=prefix"),
         (
             "analytics_zone a privacy=no;",

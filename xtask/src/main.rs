@@ -16,6 +16,7 @@ mod release;
 mod report;
 mod suite;
 mod tidy;
+mod windows;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,6 +31,9 @@ cargo xtask fuzz [SECONDS]  every fuzz target, this long each (default 60);
 cargo xtask suite CHECKOUT  nginx's own tests against tests/nginx-suite.tsv, for whoever has them;
                             with --write the file is written
 cargo xtask docs            writes docs/directives.md from what the program says
+cargo xtask windows [build] the program for Windows, in target/windows/run, by Debian's rustc-web and mingw-w64;
+                            check only looks whether it would be, test [FILTER] runs the black-box
+                            tests against it under wine
 cargo xtask release         the program as packages have it, in target/optimized: built by a profile of
                             bench/train.py's scenarios, where python3, openssl and llvm-profdata are;
                             --plain builds it without
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         ["fuzz", seconds] => cargo::fuzz(&root(), seconds),
         ["suite", checkout] => nginx_suite::run(&root(), Path::new(checkout), false),
         ["suite", checkout, "--write"] => nginx_suite::run(&root(), Path::new(checkout), true),
+        ["windows", rest @ ..] => windows::run(&root(), rest),
         ["docs"] => docs::write(&root()),
         ["release", rest @ ..] => release::run(&root(), rest),
         ["package", rest @ ..] => package::run(&root(), rest),

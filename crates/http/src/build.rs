@@ -19,6 +19,7 @@ use weir_core::listen;
 use weir_core::logger::ErrorLog;
 use weir_core::registry::NamedRegex;
 use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Heirs, Level, Slots};
+use weir_runtime::paths::IGNORES_CASE;
 
 pub use crate::module::Build;
 
@@ -137,7 +138,7 @@ fn location_kind(cf: &mut Cf, d: &Directive) -> ConfResult<(Kind, Vec<u8>)> {
         return Ok(match d.arg(0) {
             b"=" => (Kind::Exact, name),
             b"^~" => (Kind::NoRegex, name),
-            b"~" => regex_kind(cf, d, 1, false)?,
+            b"~" => regex_kind(cf, d, 1, IGNORES_CASE)?,
             b"~*" => regex_kind(cf, d, 1, true)?,
             _ => {
                 let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
@@ -153,7 +154,7 @@ fn location_kind(cf: &mut Cf, d: &Directive) -> ConfResult<(Kind, Vec<u8>)> {
         Some(b'=') => (Kind::Exact, name[1..].to_vec()),
         Some(b'^') if name.starts_with(b"^~") => (Kind::NoRegex, glued(b"^~").unwrap_or_default()),
         Some(b'~') if name.starts_with(b"~*") => regex_kind_of(cf, d, 0, &name[2..], true)?,
-        Some(b'~') => regex_kind_of(cf, d, 0, &name[1..], false)?,
+        Some(b'~') => regex_kind_of(cf, d, 0, &name[1..], IGNORES_CASE)?,
         Some(b'@') => (Kind::Named, name.to_vec()),
         _ => (Kind::Prefix, name.to_vec()),
     })
@@ -330,7 +331,8 @@ impl Locations {
                 let merged = &self.merged[child_id];
                 let auto_redirect = self.slots[child_id].get::<CoreLoc>().auto_redirect;
                 let (name, exact) = (merged.name.clone(), merged.exact);
-                entries.push(Entry { name, id: child_id, exact, auto_redirect, regex });
+                let said = None;
+                entries.push(Entry { name, said, id: child_id, exact, auto_redirect, regex });
             }
         }
         self.merged[id] = Merged {

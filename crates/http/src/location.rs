@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use weir_core::unknown::regex_match;
 use weir_core::Session;
+use weir_runtime::paths::below;
 use weir_script::regex::{MatchError, Regex};
 use weir_script::template::VarId;
 
@@ -87,16 +88,16 @@ pub fn map_uri_into(r: &mut Request, uri: &[u8], path: &mut Vec<u8>) {
     if *core.alias {
         if core.alias_is_whole {
             if r.flags.add_uri_to_alias {
-                path.extend_from_slice(uri);
+                path.extend_from_slice(below(uri));
             }
             return;
         }
         let name = core.alias_name.as_deref().unwrap_or(&loc.name);
-        path.extend_from_slice(uri.get(name.len()..).unwrap_or_default());
+        path.extend_from_slice(below(uri.get(name.len()..).unwrap_or_default()));
         return;
     }
     if path.last() == Some(&b'/') {
         path.pop();
     }
-    path.extend_from_slice(uri);
+    path.extend_from_slice(below(uri));
 }

@@ -76,13 +76,13 @@ fn answer(r: &mut Request, path: &[u8]) -> Flow {
 
 /// nginx's status and log level for a file that cannot be opened.
 pub fn open_error(r: &mut Request, path: &[u8], e: &io::Error) -> Flow {
-    const ENOTDIR: i32 = 20;
-    const ENAMETOOLONG: i32 = 36;
+    use io::ErrorKind as K;
     const ELOOP: i32 = 40;
     let (level, status) = match (e.kind(), e.raw_os_error()) {
-        (io::ErrorKind::NotFound, _) | (_, Some(ENOTDIR | ENAMETOOLONG)) => (LogLevel::Error, 404),
-        (io::ErrorKind::PermissionDenied, _) | (_, Some(ELOOP)) => (LogLevel::Error, 403),
-        (io::ErrorKind::InvalidInput, _) => (LogLevel::Error, 404),
+        (K::NotFound | K::NotADirectory | K::InvalidFilename | K::InvalidInput, _) => {
+            (LogLevel::Error, 404)
+        }
+        (K::PermissionDenied, _) | (_, Some(ELOOP)) => (LogLevel::Error, 403),
         _ => (LogLevel::Crit, 500),
     };
     if status != 404 || *r.loc().core.log_not_found {

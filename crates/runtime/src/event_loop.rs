@@ -38,6 +38,9 @@ use std::time::Duration;
 use system::{Event, System, WOKEN};
 use tasks::{Place, Tasks};
 
+/// What tells of events, by the name that logs show.
+pub const METHOD: &str = if cfg!(windows) { "iocp" } else { "epoll" };
+
 /// Tasks that run before the system is asked for further events.
 const TASKS_PER_TURN_MAX: usize = 128;
 /// Work that is known to take long, in a turn: tasks behind it wait until the system has been asked.

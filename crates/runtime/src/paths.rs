@@ -1,7 +1,11 @@
 //! Paths as bytes: what configurations, requests and other processes name, and what the system opens.
 //!
 //! On Unix a path is any bytes but NUL, and neither way costs anything. Windows has UTF-16, of which
-//! the bytes are the UTF-8 form: there bytes that are not UTF-8 name a file that cannot be.
+//! the bytes are the UTF-8 form: there bytes that are not UTF-8 name a file that cannot be, and so do names that
+//! the system takes for another file's (`paths/names.rs`).
+
+#[cfg(any(windows, test))]
+mod names;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -16,9 +20,35 @@ pub fn path(bytes: &[u8]) -> Cow<'_, Path> {
 
 #[cfg(not(unix))]
 pub fn path(bytes: &[u8]) -> Cow<'_, Path> {
+    if !names::is_plain(bytes) {
+        return Path::new(NO_NAME).into();
+    }
     match String::from_utf8_lossy(bytes) {
         Cow::Borrowed(text) => Path::new(text).into(),
         Cow::Owned(text) => std::path::PathBuf::from(text).into(),
+    }
+}
+
+/// No file has such a name: whoever opens it is told so.
+#[cfg(windows)]
+const NO_NAME: &str = "<no name>";
+
+/// Whether names that differ in case alone are one file's.
+pub const IGNORES_CASE: bool = cfg!(windows);
+
+/// What a URI adds to the path of a folder: itself, or what names nothing where the system would take it for
+/// something else than it says.
+#[cfg(unix)]
+#[inline]
+pub fn below(uri: &[u8]) -> &[u8] {
+    uri
+}
+
+#[cfg(windows)]
+pub fn below(uri: &[u8]) -> &[u8] {
+    match names::is_plain_uri(uri) {
+        true => uri,
+        false => b"/<no name>",
     }
 }
 

@@ -257,7 +257,8 @@ fn leave_terminal(log: &ErrorLog) {
 }
 
 fn start_notice(loaded: &Loaded) {
-    let text = format!("using the \"epoll\" event method; {}", weir_http::output::SERVER_VERSION);
+    let (method, version) = (weir_runtime::event_loop::METHOD, weir_http::output::SERVER_VERSION);
+    let text = format!("using the \"{method}\" event method; {version}");
     loaded.generation.error_log.log(LogLevel::Notice, None, text.as_bytes());
 }
 

@@ -1,10 +1,14 @@
 //! The locations of one level, and which of them a URI's beginning leads to.
 
 use weir_core::generation::RegexTarget;
+use weir_runtime::paths::IGNORES_CASE;
 
 /// A prefix location's place in the sorted list.
 struct Prefix {
+    /// As it is compared: in lower case where files have no case.
     name: Vec<u8>,
+    /// As it was written, where that is something else.
+    said: Option<Vec<u8>>,
     /// `location = name`
     exact: Option<usize>,
     /// `location name`
@@ -26,6 +30,8 @@ pub(crate) struct LocationSet {
 /// What a level is built from.
 pub(crate) struct Entry {
     pub name: Vec<u8>,
+    /// The set's own.
+    pub said: Option<Vec<u8>>,
     pub id: usize,
     pub exact: bool,
     pub auto_redirect: bool,
@@ -36,7 +42,11 @@ impl LocationSet {
     pub(crate) fn new(entries: Vec<Entry>) -> LocationSet {
         let mut set = LocationSet::default();
         let mut prefixes = Vec::new();
-        for e in entries {
+        for mut e in entries {
+            if IGNORES_CASE && e.regex.is_none() {
+                e.said = Some(std::mem::take(&mut e.name));
+                e.name = e.said.as_deref().unwrap_or_default().to_ascii_lowercase();
+            }
             match e.regex {
                 Some((regex, vars)) => set.regexes.push((regex, e.id, vars)),
                 None => prefixes.push(e),
@@ -74,6 +84,7 @@ impl LocationSet {
                 self.prefixes.extend(other);
                 Prefix {
                     name: e.name,
+                    said: e.said,
                     exact: None,
                     inclusive: None,
                     shorter: None,
@@ -91,6 +102,14 @@ impl LocationSet {
     }
 
     pub(super) fn find_prefix(&self, uri: &[u8]) -> PrefixHit {
+        match IGNORES_CASE {
+            true => self.find(&uri.to_ascii_lowercase()),
+            false => self.find(uri),
+        }
+    }
+
+    #[inline]
+    fn find(&self, uri: &[u8]) -> PrefixHit {
         let after = self.prefixes.partition_point(|p| p.name.as_slice() <= uri);
         let here = after > 0 && self.prefixes[after - 1].name == uri;
         if self.auto_redirects && !here {
@@ -99,7 +118,7 @@ impl LocationSet {
             };
             let mut behind = self.prefixes[after..].iter().take_while(|p| p.name.starts_with(uri));
             if let Some(p) = behind.find(|p| p.auto_redirect && with_slash(p)) {
-                return PrefixHit::Redirect(p.name.clone());
+                return PrefixHit::Redirect(p.said.as_ref().unwrap_or(&p.name).clone());
             }
         }
         let mut at = after.checked_sub(1);

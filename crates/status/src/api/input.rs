@@ -72,16 +72,22 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// The members of the object that a body is; what is said of one that is named twice, by its name.
+/// The members of the object that a body is, as they were sent.
+pub(super) fn members(body: &[u8]) -> Outcome<Vec<(String, Input)>> {
+    let wrong = |text: String| Refusal::new(415, "JsonError", text);
+    let Members(members) = serde_json::from_slice(body).map_err(|e| wrong(e.to_string()))?;
+    match members.len() {
+        0..=MEMBERS_MAX => Ok(members),
+        _ => Err(wrong(format!("it has more than {MEMBERS_MAX} members"))),
+    }
+}
+
+/// The same; what is said of one that is named twice, by its name.
 pub(super) fn object(
     body: &[u8],
     twice: impl FnOnce(&str) -> Refusal,
 ) -> Outcome<Vec<(String, Input)>> {
-    let wrong = |text: String| Refusal::new(415, "JsonError", text);
-    let Members(members) = serde_json::from_slice(body).map_err(|e| wrong(e.to_string()))?;
-    if members.len() > MEMBERS_MAX {
-        return Err(wrong(format!("it has more than {MEMBERS_MAX} members")));
-    }
+    let members = members(body)?;
     let mut seen = HashSet::with_capacity(members.len());
     match members.iter().find(|(name, _)| !seen.insert(name.as_str())) {
         None => Ok(members),

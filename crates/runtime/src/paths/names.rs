@@ -1,0 +1,254 @@
+//! Names that Windows takes for another file's than they say, or for no file's at all: what a `location` or a rule that
+//! looks at the name would let by. All of them are refused, whether there is such a file or not.
+//!
+//! * `file.txt::$DATA`, `file.txt:stream`: streams. A colon is part of a drive alone (`C:`), at the beginning.
+//! * `file.txt.`, `file.txt `: dots and spaces at the end are cut off by the system.
+//! * `LONGNA~1.TXT`: short names (8.3), of which each long one may have one.
+//! * `con`, `nul.txt`, `com1`, `lpt²` …: devices, in each folder and whatever stands behind a dot or colon.
+//! * Control characters and `<>"|?*`, which no name has; some of them are wildcards to the system.
+
+/// Devices; those with a number have one of 1 to 9, or of the superscripts ¹²³, behind them.
+const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
+const NUMBERED: [&str; 2] = ["com", "lpt"];
+
+/// Whether a path names what it says, part by part.
+pub(super) fn is_plain(path: &[u8]) -> bool {
+    let path = path.strip_prefix(br"\\?\").unwrap_or(path);
+    let rest = match path {
+        [drive, b':', rest @ ..] if drive.is_ascii_alphabetic() => rest,
+        _ => path,
+    };
+    rest.split(|b| matches!(b, b'/' | b'\\')).all(is_plain_part)
+}
+
+/// Whether a URI names what it says below a folder: there it has none of the system's own separators either.
+pub(super) fn is_plain_uri(uri: &[u8]) -> bool {
+    !uri.contains(&b'\\') && uri.split(|b| *b == b'/').all(is_plain_part)
+}
+
+fn is_plain_part(part: &[u8]) -> bool {
+    if matches!(part, b"" | b"." | b"..") {
+        return true;
+    }
+    let is_odd = |b: &u8| *b < b' ' || matches!(b, b':' | b'<' | b'>' | b'"' | b'|' | b'?' | b'*');
+    let ends_odd = matches!(part.last(), Some(b'.' | b' '));
+    !(ends_odd || part.iter().any(is_odd) || is_short(part) || is_device(part))
+}
+
+/// `~` and digits at the end of eight characters at most, as the system makes them.
+fn is_short(part: &[u8]) -> bool {
+    part.split(|b| *b == b'.').any(|stem| {
+        let Some(at) = stem.iter().rposition(|b| *b == b'~') else { return false };
+        let digits = &stem[at + 1..];
+        stem.len() <= 8 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+    })
+}
+
+fn is_device(part: &[u8]) -> bool {
+    let stem = part.split(|b| matches!(b, b'.' | b':')).next().unwrap_or_default();
+    let Ok(stem) = std::str::from_utf8(stem) else { return false };
+    let stem = stem.trim_end_matches(' ').to_ascii_lowercase();
+    let is_number = |n: &str| {
+        let mut all = n.chars();
+        matches!((all.next(), all.next()), (Some('1'..='9' | '¹' | '²' | '³'), None))
+    };
+    DEVICES.contains(&&*stem)
+        || NUMBERED.iter().any(|name| stem.strip_prefix(name).is_some_and(is_number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each of them leads, or has led, somewhere else than it says.
+    const HOSTILE: &[&str] = &[
+        "/secret.txt::$DATA",
+        "/secret.txt::$data",
+        "/secret.txt:$DATA",
+        "/secret.txt:stream",
+        "/secret.txt:stream:$DATA",
+        "/dir::$INDEX_ALLOCATION/secret.txt",
+        "/dir:$I30:$INDEX_ALLOCATION/secret.txt",
+        "/dir::$index_allocation",
+        "/:secret",
+        "/secret.txt:",
+        "/a:b/secret.txt",
+        "/c:/windows/win.ini",
+        "/C:",
+        "/file:///c:/x",
+        "/secret.php::$DATA",
+        "/.htaccess::$DATA",
+        "/secret.txt.",
+        "/secret.txt..",
+        "/secret.txt...",
+        "/secret.txt ",
+        "/secret.txt  ",
+        "/secret.txt. ",
+        "/secret.txt .",
+        "/secret.txt. .",
+        "/dir./secret.txt",
+        "/dir /secret.txt",
+        "/dir../secret.txt",
+        "/dir.../secret.txt",
+        "/.../secret.txt",
+        "/..../secret.txt",
+        "/. /secret.txt",
+        "/.. /secret.txt",
+        "/ /secret.txt",
+        "/.htaccess.",
+        "/.git./config",
+        "/index.php.",
+        "/index.php ",
+        "/admin./",
+        "/admin ./",
+        "/admin. /",
+        "/SECRET~1.TXT",
+        "/secret~1.txt",
+        "/secret~1",
+        "/SE1A2B~1.TXT",
+        "/PROGRA~1/x",
+        "/progra~2/x",
+        "/a~1/b",
+        "/a~12.htm",
+        "/.HTACC~1",
+        "/HTACCE~1",
+        "/GIT~1/config",
+        "/~1",
+        "/~1.txt",
+        "/longfi~9.php",
+        "/lo~10000.php",
+        "/con",
+        "/CON",
+        "/Con.txt",
+        "/con.",
+        "/con ",
+        "/con.tar.gz",
+        "/a/con/b",
+        "/prn",
+        "/prn.txt",
+        "/aux",
+        "/AUX.html",
+        "/aux.h",
+        "/nul",
+        "/NUL.txt",
+        "/nul.",
+        "/dir/nul",
+        "/con:",
+        "/con .txt",
+        "/nul  .txt",
+        "/conin$",
+        "/CONOUT$",
+        "/conin$.txt",
+        "/com1",
+        "/COM1.txt",
+        "/com9",
+        "/com5.",
+        "/lpt1",
+        "/LPT9.x",
+        "/lpt3 ",
+        "/com¹",
+        "/COM².txt",
+        "/lpt³",
+        "/a/com1/x",
+        "/com1:",
+        "/aux::$DATA",
+        "/..\\secret.txt",
+        "/..\\..\\windows\\win.ini",
+        "/a\\..\\secret.txt",
+        "/admin\\",
+        "/admin\\index.html",
+        "/\\secret.txt",
+        "/\\\\server\\share\\x",
+        "/\\\\?\\c:\\x",
+        "/\\\\.\\c:",
+        "/a/..\\..\\b",
+        "/.\\secret.txt",
+        "/static\\../x",
+        "/secret.tx?",
+        "/secret.*",
+        "/secret<",
+        "/secret>",
+        "/\"secret\"",
+        "/a|b",
+        "/secret\u{1}.txt",
+        "/secret\t",
+        "/secret\r\n",
+        "/sec<<.txt",
+        "/secret.txt\u{1f}",
+    ];
+
+    const PLAIN: &[&str] = &[
+        "/",
+        "/a",
+        "/a/",
+        "/a//b",
+        "/index.html",
+        "/a.b.c",
+        "/.well-known/x",
+        "/.hidden",
+        "/a b/c d.txt",
+        "/a~b",
+        "/backup~",
+        "/a~1b",
+        "/longer-name~1",
+        "/~user/",
+        "/console",
+        "/connect",
+        "/contact.html",
+        "/auxiliary",
+        "/null",
+        "/nulls.txt",
+        "/com",
+        "/com0",
+        "/com10",
+        "/comx",
+        "/lpt",
+        "/com1a",
+        "/xcon",
+        "/caf\u{e9}.txt",
+        "/a;b",
+        "/a&b=c",
+        "/$x",
+        "/a%20",
+        "/a+b,c",
+        "/{x}[y]",
+        "/'q'",
+        "/..",
+        "/.",
+        "/a/../b",
+    ];
+
+    #[test]
+    fn what_leads_elsewhere_is_refused() {
+        assert!(HOSTILE.len() >= 100, "{}", HOSTILE.len());
+        for uri in HOSTILE {
+            assert!(!is_plain_uri(uri.as_bytes()), "{uri:?}");
+            // Behind a root the system's separators are nothing odd.
+            let path = format!("C:/web{uri}");
+            assert!(!is_plain(path.as_bytes()) || uri.contains('\\'), "{path:?}");
+        }
+        for uri in PLAIN {
+            assert!(is_plain_uri(uri.as_bytes()), "{uri:?}");
+        }
+    }
+
+    #[test]
+    fn paths_of_configurations_are_plain() {
+        for path in [
+            "C:/web/html",
+            r"C:\web\html",
+            r"\\server\share\x",
+            r"\\?\C:\web",
+            "conf/nginx.conf",
+            r"Z:\run\.\conf/nginx.conf",
+            "../html",
+            "d:",
+            "",
+        ] {
+            assert!(is_plain(path.as_bytes()), "{path}");
+        }
+        for path in ["C:/web:x", "CC:/web", r"C:\web\nul", r"C:\web\a.", r"\\?\C:\a\x::$DATA"] {
+            assert!(!is_plain(path.as_bytes()), "{path}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! `cargo xtask windows`: the program for Windows, built on Linux, and the black-box tests against it under wine.
+//!
+//! No standard library for Windows is to be had built, so it is built from its source: Debian's rustc-web, cargo-web and
+//! rust-web-src are a compiler and that source, of one version; mingw-w64 links, wine runs. What of them is not installed is
+//! said, with the command that installs it: nothing is installed by this.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const TARGET: &str = "x86_64-pc-windows-gnu";
+/// Where Debian's packages put what is needed, and who brings it.
+const NEEDED: [(&str, &str); 5] = [
+    ("/usr/bin/rustc", "rustc-web"),
+    ("/usr/bin/cargo", "cargo-web"),
+    ("/usr/lib/rustlib/src/rust/library/std/Cargo.toml", "rust-web-src"),
+    ("/usr/bin/x86_64-w64-mingw32-gcc", "mingw-w64"),
+    ("/usr/bin/wine", "wine wine64"),
+];
+
+/// What Rust's standard library asks of the system, and wine 8 has not: on top of what it has.
+const RANDOM: &str = "\
+#include <windows.h>
+BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
+__declspec(dllexport) BOOL ProcessPrng(PBYTE to, SIZE_T n) {
+  while (n) {
+    ULONG some = n > 65536 ? 65536 : (ULONG)n;
+    if (!SystemFunction036(to, some)) return FALSE;
+    to += some; n -= some;
+  }
+  return TRUE;
+}
+BOOL WINAPI DllMain(HINSTANCE h, DWORD why, LPVOID p) { return TRUE; }
+";
+
+pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
+    if let Some(text) = missing() {
+        return Err(text);
+    }
+    match args {
+        ["check"] => cargo(root, &["check"]),
+        [] | ["build"] => build(root).map(|program| println!("built {}", program.display())),
+        ["test", rest @ ..] => test(root, rest),
+        _ => Err("cargo xtask windows [check|build|test [FILTER…]]".to_owned()),
+    }
+}
+
+/// What of the tools is not there, and how to get it.
+fn missing() -> Option<String> {
+    let missing = NEEDED.iter().filter(|(path, _)| !Path::new(path).exists());
+    let packages: Vec<&str> = missing.map(|(_, package)| *package).collect();
+    if packages.is_empty() {
+        return None;
+    }
+    let packages = packages.join(" ");
+    Some(format!("missing: {packages}; apt-get install --no-install-recommends {packages}"))
+}
+
+/// Where everything for Windows goes.
+fn place(root: &Path) -> PathBuf {
+    crate::cargo::target(root).join("windows")
+}
+
+fn cargo(root: &Path, words: &[&str]) -> Result<(), String> {
+    let mut command = Command::new("/usr/bin/cargo");
+    command
+        .current_dir(root)
+        .args(words)
+        .args(["-Zbuild-std=std,panic_abort", "--target", TARGET, "--package", "weir"])
+        .env("RUSTC", "/usr/bin/rustc")
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_TARGET_DIR", place(root))
+        // The compiler that runs this one is another.
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("RUSTDOC")
+        .env_remove("CARGO");
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("cargo {} for Windows ended with {status}", words.join(" "))),
+        Err(e) => Err(format!("/usr/bin/cargo: {e}")),
+    }
+}
+
+/// The program, in a folder with what it needs to run.
+fn build(root: &Path) -> Result<PathBuf, String> {
+    cargo(root, &["build", "--release", "--config", "profile.release.lto=false"])?;
+    let folder = place(root).join("run");
+    let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
+    fs::create_dir_all(&folder).map_err(failed)?;
+    let built = place(root).join(TARGET).join("release/weir.exe");
+    let program = folder.join("weir.exe");
+    fs::copy(&built, &program).map_err(|e| format!("{}: {e}", built.display()))?;
+    let source = folder.join("random.c");
+    fs::write(&source, RANDOM).map_err(failed)?;
+    let mut linker = Command::new("x86_64-w64-mingw32-gcc");
+    linker.arg("-shared").arg("-o").arg(folder.join("bcryptprimitives.dll")).arg(&source);
+    match linker.arg("-ladvapi32").status() {
+        Ok(status) if status.success() => Ok(program),
+        Ok(status) => Err(format!("x86_64-w64-mingw32-gcc ended with {status}")),
+        Err(e) => Err(format!("x86_64-w64-mingw32-gcc: {e}")),
+    }
+}
+
+/// The black-box tests against the program under wine, which they start by a script.
+fn test(root: &Path, filter: &[&str]) -> Result<(), String> {
+    let program = build(root)?;
+    let prefix = place(root).join("prefix");
+    let script = place(root).join("run/weir");
+    let text = format!(
+        "#!/bin/sh\nexport WINEDEBUG=-all WINEPREFIX='{}'\nexec wine '{}' \"$@\"\n",
+        prefix.display(),
+        program.display()
+    );
+    let failed = |e: std::io::Error| format!("{}: {e}", script.display());
+    fs::write(&script, text).map_err(failed)?;
+    Command::new("chmod").arg("755").arg(&script).status().map_err(failed)?;
+    // The first start makes the prefix, which takes its time.
+    let started = Command::new("wine")
+        .args(["wineboot", "--init"])
+        .envs([("WINEDEBUG", OsString::from("-all")), ("WINEPREFIX", prefix.into())])
+        .status();
+    started.map_err(|e| format!("wine: {e}"))?;
+    let mut tests = crate::cargo::command(root, &["test", "--package", "weir-tests"]);
+    tests.args(["--test", "blackbox", "--"]).args(filter).env("WEIR_BIN", &script);
+    match tests.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("the tests ended with {status}")),
+        Err(e) => Err(format!("cargo: {e}")),
+    }
+}
