@@ -5,7 +5,6 @@ use crate::request::Request;
 use std::future::{poll_fn, Future};
 use std::pin::pin;
 use std::task::{Context, Poll};
-use weir_core::Connection;
 
 /// Watches whether the client hangs up. A subrequest watches nobody: the main request does, and
 /// ends it. What is done behind an answer is nobody's either.
@@ -80,17 +79,6 @@ pub async fn unless_client_goes<T>(
             true => Poll::Ready(None),
             false => Poll::Pending,
         }
-    })
-    .await
-}
-
-/// Waits for something unless its connection is cut first, whoever waits with it: `worker_shutdown_timeout`.
-pub(crate) async fn unless_cut<T>(conn: &Connection, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    // Who cuts it wakes the task.
-    poll_fn(|cx| match conn.is_cut.get() {
-        true => Poll::Ready(None),
-        false => work.as_mut().poll(cx).map(Some),
     })
     .await
 }

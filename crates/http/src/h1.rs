@@ -8,7 +8,6 @@ mod serving;
 
 pub(crate) use serving::Serving;
 
-use crate::client_watch::unless_cut;
 use crate::conf::Lingering;
 use crate::flow::{Flow, WaitFn};
 use crate::linger::linger;
@@ -18,7 +17,9 @@ use crate::request_log::{log, log_request, log_rest};
 use crate::special;
 use crate::{pool, server, status_zone, tunnel};
 use reading::Reading;
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 use weir_core::counters::Counters;
 use weir_core::logger::LogLevel;
 use weir_core::Session;
@@ -150,8 +151,15 @@ fn over(conn: &Connection, r: Box<Request>) {
 /// Waits with a request for what its handler waits for. One whose connection is cut breaks off.
 async fn wait_for_handler(mut r: Box<Request>, f: WaitFn) -> (Box<Request>, Flow) {
     let conn = Rc::clone(r.conn());
-    let flow = unless_cut(&conn, f(&mut r)).await;
-    (r, flow.unwrap_or(Flow::Close))
+    let mut work = f(&mut r);
+    // Who cuts it wakes the task.
+    let flow = poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Pending if conn.is_cut.get() => Poll::Ready(Flow::Close),
+        done => done,
+    })
+    .await;
+    drop(work);
+    (r, flow)
 }
 
 /// Waits where a request stands, and goes on from there.
