@@ -3,6 +3,7 @@
 #[cfg(unix)]
 use super::set_option;
 use super::Stream;
+#[cfg(unix)]
 use socket2::SockRef;
 use std::io;
 
@@ -26,6 +27,7 @@ impl Stream {
     /// The value of an option; one that is on or off is 1 or 0.
     pub fn chosen(&self, what: Choice) -> io::Result<i32> {
         let socket = self.open()?;
+        #[cfg(unix)]
         let socket = SockRef::from(&socket);
         let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
         Ok(match what {

@@ -126,6 +126,14 @@ impl Stream {
         }
     }
 
+    /// Of the other side.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        match self.tcp {
+            true => self.open().ok()?.peer_addr().ok()?.as_socket(),
+            false => None,
+        }
+    }
+
     /// The path a Unix socket is bound to: there are none.
     pub fn local_path(&self) -> Option<std::path::PathBuf> {
         None
