@@ -9,6 +9,7 @@
 
 use crate::event_loop::{Watch, Way};
 use crate::process::Exit;
+pub use crate::program::{NotSent, NotStarted, Program};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -45,18 +46,6 @@ fn lock(end: &Mutex<End>) -> MutexGuard<'_, End> {
     end.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// What is to be started.
-pub struct Program<'a> {
-    /// Looked for as a shell would, if it is a name alone.
-    pub file: &'a [u8],
-    /// Its own name first.
-    pub arguments: Vec<&'a [u8]>,
-    /// `NAME=value`; this process's where there are none.
-    pub environment: Option<Vec<&'a [u8]>>,
-    /// Both its outputs are one.
-    pub merges: bool,
-}
-
 /// A child, and this side's ends of its pipes.
 pub struct Started {
     pub child: Child,
@@ -66,28 +55,10 @@ pub struct Started {
     pub stderr: Option<PipeEnd>,
 }
 
-/// Why there is no child.
-#[derive(Debug)]
-pub enum NotStarted {
-    TooMany,
-    Pipe(io::Error),
-    /// The system makes no further process.
-    Fork(io::Error),
-    /// It cannot be executed.
-    Execute(io::Error),
-}
-
 /// A child. One that is still there is killed when this is dropped.
 pub struct Child {
     pid: i32,
     ended: Ended,
-}
-
-/// Why no signal was sent.
-#[derive(Debug)]
-pub enum NotSent {
-    Ended,
-    System(io::Error),
 }
 
 /// Starts a program. Its signals are as the system has them, and of this process's descriptors it has none.

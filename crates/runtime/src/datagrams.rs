@@ -2,27 +2,14 @@
 //!
 //! Windows: `WSARecvMsg` and `WSASendMsg` with `IP_PKTINFO`.
 
-use crate::listen::{ListenAddr, Listener, ListenerWatch};
+pub use crate::datagram::{DatagramWatch, Received, DATAGRAM_MAX_BYTES};
+use crate::listen::{ListenAddr, Listener};
 use socket2::SockAddr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
-use std::task::{ready, Context, Poll};
-
-/// No datagram is larger.
-pub const DATAGRAM_MAX_BYTES: usize = 65_535;
 
 /// Room for the address that was asked, and its alignment.
 type Control = [u64; 16];
-
-/// What is known of a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
-    pub len: usize,
-    pub client: SocketAddr,
-    /// The address of this machine that it was sent to.
-    pub local: IpAddr,
-}
 
 impl Listener {
     /// Has the kernel tell with each datagram which address it was sent to.
@@ -172,28 +159,6 @@ pub(crate) fn client_number(is_ipv4: bool) -> [libc::sock_filter; 6] {
         step(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, 0x9E37_79B1),
         step(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
     ]
-}
-
-/// One worker's watch on a socket that receives datagrams.
-pub struct DatagramWatch(ListenerWatch);
-
-impl DatagramWatch {
-    /// Must be called inside the worker's event loop.
-    pub fn new(listener: Arc<Listener>) -> io::Result<DatagramWatch> {
-        ListenerWatch::new(listener).map(DatagramWatch)
-    }
-
-    /// The next datagram.
-    pub fn poll_receive(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<Received>> {
-        loop {
-            ready!(self.0.poll_ready(cx));
-            match self.0.listener.receive(buf) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.0.clear_ready(),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                done => return Poll::Ready(done),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

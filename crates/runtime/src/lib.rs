@@ -9,6 +9,7 @@ pub mod bounded;
 #[cfg(target_os = "linux")]
 pub mod children;
 pub mod clock;
+mod datagram;
 #[cfg(unix)]
 pub mod datagrams;
 pub mod direct;
@@ -38,8 +39,10 @@ pub mod paths;
 pub mod pcre;
 #[cfg(unix)]
 pub mod process;
+mod program;
 pub mod programs;
 pub mod sampling;
+mod signal;
 #[cfg(unix)]
 pub mod signals;
 #[cfg(unix)]

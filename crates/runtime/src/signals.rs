@@ -2,27 +2,10 @@
 //!
 //! Windows: events with names, as nginx has them there.
 
+pub use crate::signal::Signal;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Signal {
-    Hup,
-    Quit,
-    Term,
-    Int,
-    Usr1,
-    Usr2,
-    Winch,
-    Chld,
-    /// For who has a terminal: it is to stop, and has gone on.
-    Tstp,
-    Cont,
-    /// Only to be sent.
-    Stop,
-    Kill,
-}
 
 /// What a server leaves to the system.
 const MORE: [(Signal, i32, &str); 3] = [

@@ -1,24 +1,13 @@
 //! Programs with pipes to them (`ngx.pipe`): none is started yet.
 
 use super::process::Exit;
+pub use crate::program::{NotSent, NotStarted, Program};
 use std::convert::Infallible;
 use std::io;
 use std::task::{Context, Poll};
 
 /// So many children a process has at most.
 pub const MAX: usize = 1024;
-
-/// What is to be started.
-pub struct Program<'a> {
-    /// Looked for as a shell would, if it is a name alone.
-    pub file: &'a [u8],
-    /// Its own name first.
-    pub arguments: Vec<&'a [u8]>,
-    /// `NAME=value`; this process's where there are none.
-    pub environment: Option<Vec<&'a [u8]>>,
-    /// Both its outputs are one.
-    pub merges: bool,
-}
 
 /// A child, and this side's ends of its pipes.
 pub struct Started {
@@ -29,26 +18,8 @@ pub struct Started {
     pub stderr: Option<PipeEnd>,
 }
 
-/// Why there is no child.
-#[derive(Debug)]
-pub enum NotStarted {
-    TooMany,
-    Pipe(io::Error),
-    /// The system makes no further process.
-    Fork(io::Error),
-    /// It cannot be executed.
-    Execute(io::Error),
-}
-
 /// A child.
 pub struct Child(Infallible);
-
-/// Why no signal was sent.
-#[derive(Debug)]
-pub enum NotSent {
-    Ended,
-    System(io::Error),
-}
 
 /// Starts a program.
 ///

@@ -1,6 +1,7 @@
 //! Signals as nginx has them on Windows: events with names, which another program sets (`-s`), and the console's own.
 
 use super::sockets::RawFd;
+pub use crate::signal::Signal;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,24 +13,6 @@ use windows_sys::Win32::System::Console::{
 use windows_sys::Win32::System::Threading::{
     CreateEventW, OpenEventW, SetEvent, WaitForMultipleObjects, EVENT_MODIFY_STATE, INFINITE,
 };
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Signal {
-    Hup,
-    Quit,
-    Term,
-    Int,
-    Usr1,
-    Usr2,
-    Winch,
-    Chld,
-    /// For who has a terminal: it is to stop, and has gone on.
-    Tstp,
-    Cont,
-    /// Only to be sent.
-    Stop,
-    Kill,
-}
 
 /// As nginx calls their events there.
 const EVENTS: [(Signal, &str); 4] = [
