@@ -26,6 +26,8 @@ const STACKS_MAX_BYTES: usize = 16 << 20;
 /// Whose samples are waited for at the end, who has been in one function of C's for long, and how often it is looked.
 const PATIENCE: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_millis(10);
+/// Of a longer time in which nobody could look, the rest is not counted: where code is afterwards would stand for all.
+const LATE_MOST: Duration = Duration::from_millis(20);
 /// And what stands for it if that does not return.
 const UNRETURNED: &str = "(a function of C's that has not returned)";
 const MORE: &str = "(more stacks)";
@@ -97,12 +99,22 @@ impl Profile {
     /// Waits until samples are due, and has them taken. One counts for all that were due meanwhile.
     pub fn turn(&mut self) {
         std::thread::sleep(self.next.saturating_duration_since(Instant::now()));
+        let turns = self.due(Instant::now());
+        seats().iter().for_each(|seat| seat.want_samples(turns));
+    }
+
+    /// How many samples are due by then. The next one is later.
+    fn due(&mut self, now: Instant) -> u64 {
+        let most = (LATE_MOST.as_nanos() / self.every.as_nanos().max(1)).max(1);
         let mut turns = 0;
-        while self.next <= Instant::now() {
+        while self.next <= now && turns < most {
             self.next += self.every;
             turns += 1;
         }
-        seats().iter().for_each(|seat| seat.want_samples(turns));
+        if self.next <= now {
+            self.next = now + self.every;
+        }
+        u64::try_from(turns).unwrap_or(u64::MAX)
     }
 
     /// Ends it: a line for each stack, the calls from the outermost between semicolons, and the number of samples.
@@ -191,6 +203,20 @@ mod tests {
         assert_eq!(call(None, "content_by_lua(nginx.conf:5)", 1), "content_by_lua(nginx.conf:5)");
         assert_eq!(call(Some("pcall"), "[C]", -1), "pcall [C]");
         assert_eq!(call(Some("a;b\n"), "x", 2), "a:b: (x:2)");
+    }
+
+    #[test]
+    fn one_sample_does_not_stand_for_a_pause() {
+        let (every, begin) = (Duration::from_millis(5), Instant::now());
+        let mut profile = Profile { every, next: begin + every };
+        assert_eq!(profile.due(begin + Duration::from_millis(5)), 1);
+        assert_eq!(profile.due(begin + Duration::from_millis(22)), 3);
+        let late = begin + Duration::from_secs(3);
+        assert_eq!(profile.due(late), 4);
+        assert_eq!(profile.next, late + every);
+        let every = Duration::from_millis(100);
+        let mut profile = Profile { every, next: begin };
+        assert_eq!(profile.due(begin + Duration::from_secs(1)), 1);
     }
 
     #[test]
