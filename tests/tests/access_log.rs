@@ -148,3 +148,34 @@ fn a_buffered_log_that_cannot_be_written_is_told_of() {
         });
     }
 }
+
+/// A disk that was full when nobody asked is no reason to leave out what comes once there is room again.
+#[test]
+fn lines_are_written_as_soon_as_there_is_room() {
+    let setup = Setup::new(
+        "events {} http { access_log %%DIR%%/a.log combined buffer=4k flush=20ms;
+            server { listen 127.0.0.1:%%PORT_0%%; return 204; } }",
+    );
+    let log = setup.dir().join("a.log");
+    std::os::unix::fs::symlink("/dev/full", &log).unwrap();
+    let server = setup.start();
+    let told = || server.error_log().contains("failed (28: ");
+    expect_soon("it is full", || server.get("/").status == 204 && told());
+    let next_second = || {
+        let second = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+        let now = second();
+        expect_soon("another second", || second() > now);
+    };
+    next_second();
+    // This one is not written either, when no more comes.
+    server.get("/");
+    next_second();
+    next_second();
+    std::fs::remove_file(&log).unwrap();
+    server.signal(weir_tests::Signal::Usr1);
+    expect_soon("the log is opened anew", || log.exists());
+    for _ in 0..20 {
+        server.get("/more");
+    }
+    expect_soon("all are there", || server.read("a.log").matches("/more").count() == 20);
+}

@@ -218,3 +218,26 @@ fn requests_leave_nothing_behind() {
     let after = kb();
     assert!(after - before < 20.0, "{before} KB, then {after} KB");
 }
+
+/// Coroutines within coroutines take of the worker's own stack: it has ended the process.
+#[test]
+fn coroutines_within_coroutines_have_a_bound() {
+    let server = Server::start(
+        r#"events {} http { server { listen 127.0.0.1:%%PORT_0%%; location /resume { content_by_lua_block {
+            local depth = 0
+            local function f() depth = depth + 1 return coroutine.resume(coroutine.create(f)) end
+            f() ngx.say(depth > 1000) } }
+        location /wrap { content_by_lua_block {
+            local function f() return coroutine.wrap(f)() end
+            ngx.say((select(2, pcall(f)))) } }
+        location /waits { content_by_lua_block {
+            local function f(n) if n > 0 then return coroutine.wrap(f)(n - 1) end ngx.sleep(0.001) return "slept" end
+            for i = 1, 20 do f(500) end
+            ngx.say(f(500)) } } } }"#,
+    );
+    for _ in 0..3 {
+        assert_eq!(server.get("/resume").text(), "true\n");
+        assert_eq!(server.get("/wrap").text(), "C stack overflow\n");
+        assert_eq!(server.get("/waits").text(), "slept\n");
+    }
+}

@@ -170,3 +170,32 @@ fn of_an_answer_that_breaks_off_only_what_was_flushed_is_sent() {
         assert_eq!(logged(), format!("{path} 200 {}", body(&path).len()));
     }
 }
+
+/// Neither a rate that is waited for nor a body that ends too early is a reason to think that it has gone.
+#[test]
+fn one_that_has_ended_its_side_is_answered_slowly_too() {
+    let server = start(
+        r#"location /file { limit_rate 60k; root %%DIR%%; }
+        location /lua { limit_rate 60k; content_by_lua_block { ngx.print(("x"):rep(100000)) } }
+        location /socket { content_by_lua_block { local socket = ngx.req.socket()
+            local data, err, part = socket:receive(50)
+            ngx.say(data, " ", err, " ", part) } }"#,
+    );
+    server.write("file", vec![b'x'; 100_000]);
+    for path in ["/file", "/lua"] {
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        client.shutdown_write();
+        let answer = client.read_to_end();
+        assert!(
+            answer.iter().filter(|b| **b == b'x').count() >= 100_000,
+            "{path}: {}",
+            answer.len()
+        );
+    }
+    let mut client = server.connect();
+    client.send(b"POST /socket HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n0123456789");
+    client.shutdown_write();
+    let answer = String::from_utf8(client.read_to_end()).unwrap();
+    assert!(answer.contains("nil client aborted 0123456789\n"), "{answer}");
+}

@@ -644,13 +644,18 @@ impl Connection {
         false
     }
 
-    /// Waits, but no longer than the client is there.
+    /// Waits, but no longer than the client is there. One that has ended its side before may wait for the rest.
     pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
         // The turn's clock may be behind, and says whole milliseconds.
         clock::renew();
         let deadline = clock::mono_ms().saturating_add(ms).saturating_add(1);
+        let half_closed = self.is_half_closed();
         let mut watching = true;
-        poll_fn(|cx| match self.poll_gone(cx, &mut watching) {
+        let mut is_gone = |cx: &mut Context<'_>| match half_closed {
+            true => self.poll_broken(cx),
+            false => self.poll_gone(cx, &mut watching),
+        };
+        poll_fn(|cx| match is_gone(cx) {
             true => Poll::Ready(Err(ConnError::Io(io::ErrorKind::BrokenPipe.into()))),
             false => self.poll_write_timer(cx, deadline).map(Ok),
         })

@@ -521,7 +521,13 @@ async fn read_piece(r: &mut Request, ms: u64) -> Reply {
         Some(Ok(Some(piece))) => Reply { code: code::TEXT, x: 0.0, text: piece.to_vec() },
         Some(Ok(None)) => Reply::fail("closed"),
         Some(Err(BodyError::Status(408))) => Reply::fail("timeout"),
-        Some(Err(_)) => Reply::fail("client aborted"),
+        Some(Err(_)) => {
+            // One that says no more may wait for what code has to say to that.
+            if r.is_half_closed() {
+                r.conn().broken.set(false);
+            }
+            Reply::fail("client aborted")
+        }
     }
 }
 

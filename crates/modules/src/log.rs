@@ -124,6 +124,14 @@ pub(crate) struct Sink {
     pub health: Health,
 }
 
+impl Sink {
+    fn write(&self, text: &[u8]) -> std::io::Result<()> {
+        let written = self.file.write(text);
+        written.as_ref().err().iter().for_each(|e| self.health.note(e));
+        written
+    }
+}
+
 /// When writing last failed, in Unix seconds, so that a full disk is neither waited for nor
 /// complained about with every request.
 #[derive(Default)]
@@ -139,12 +147,16 @@ impl Health {
         full != 0 && full == clock::wall_secs()
     }
 
+    /// Writing has failed just now.
+    pub fn note(&self, e: &std::io::Error) {
+        if e.kind() == std::io::ErrorKind::StorageFull {
+            self.full.store(clock::wall_secs(), Ordering::Relaxed);
+        }
+    }
+
     /// What to log about a failure; nothing when one was logged within the last minute.
     pub fn failed(&self, path: &std::path::Path, e: &std::io::Error) -> Option<String> {
         let now = clock::wall_secs();
-        if e.kind() == std::io::ErrorKind::StorageFull {
-            self.full.store(now, Ordering::Relaxed);
-        }
         if now - self.told.load(Ordering::Relaxed) <= 59 {
             return None;
         }
@@ -441,7 +453,7 @@ fn write<S: Logged>(s: &mut S, conf: &LogLoc, log: &AccessLog) {
             if sink.buffering.is_some() {
                 return buffer::append(s, sink, &log.format);
             }
-            let written = line(s, &log.format, |line| sink.file.write(line));
+            let written = line(s, &log.format, |line| sink.write(line));
             report(s, &sink.health, &sink.file.path, written);
             tell_loss(s, &sink.file);
         }
@@ -460,6 +472,7 @@ fn write<S: Logged>(s: &mut S, conf: &LogLoc, log: &AccessLog) {
                 Ok(file) => {
                     use std::io::Write;
                     let written = line(s, &log.format, |line| (&*file).write_all(line));
+                    written.as_ref().err().iter().for_each(|e| health.note(e));
                     report(s, health, &shown, written);
                 }
                 Err(e) => {

@@ -110,6 +110,12 @@ pub fn keep_blocks() {
     });
 }
 
+/// The thread ends: what it keeps is nobody's otherwise.
+pub fn keep_no_blocks() {
+    free_blocks();
+    KEPT.with(|all| all.iter().for_each(|kept| kept.room.set(0)));
+}
+
 /// Gives the blocks that this thread keeps to the allocator.
 fn free_blocks() {
     KEPT.with(|all| {

@@ -173,7 +173,9 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>, quit: Quitting) -> io::R
     counters.beat(clock::tick());
     memory::keep_blocks();
     let turns = Watched { counters, quiet: Arc::clone(&quiet) };
-    event_loop::run(&turns, BLOCKING_THREADS_MAX, serve(setup, (inbox, quit), quiet))
+    let done = event_loop::run(&turns, BLOCKING_THREADS_MAX, serve(setup, (inbox, quit), quiet));
+    memory::keep_no_blocks();
+    done
 }
 
 /// The event loop's turns, as others see them.

@@ -14,13 +14,19 @@ local OVER = { joined = true, dead = true }
 local waiting = setmetatable({}, { __mode = "k" })
 local resumed
 
+-- Each coroutine within another takes of the worker's own stack, which has an end.
+local NESTED_MAX = 8000
+local nested = 0
+
 local function woken(co, ...)
     waiting[co] = nil
+    nested = nested + 1
     return resumed(co, co_resume(co, ...))
 end
 
 -- A wait goes up through whoever has resumed the coroutine, to the thread.
 resumed = function(co, ...)
+    nested = nested - 1
     local ok, mark, id = ...
     if ok and mark == MARK then
         waiting[co] = true
@@ -38,7 +44,10 @@ local function resume(co, ...)
         return false, "cannot resume " .. (co_status(co) == "dead" and "dead" or "non-suspended") .. " coroutine"
     elseif waiting[co] then
         return false, "cannot resume running coroutine"
+    elseif nested >= NESTED_MAX then
+        return false, "C stack overflow"
     end
+    nested = nested + 1
     return resumed(co, co_resume(co, ...))
 end
 

@@ -115,9 +115,9 @@ fn put(sink: &Sink, text: &[u8]) -> io::Result<()> {
         Some(level) => {
             let mut packed = GzEncoder::new(Vec::new(), Compression::new(level));
             packed.write_all(text)?;
-            sink.file.write(&packed.finish()?)
+            sink.write(&packed.finish()?)
         }
-        None => sink.file.write(text),
+        None => sink.write(text),
     }
 }
 
