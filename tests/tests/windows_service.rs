@@ -51,6 +51,7 @@ fn a_service_lives_and_ends() {
     let install = || weir(dir, &[&install[..], &[globals]].concat());
     let made = install();
     assert_eq!(made.code, 0, "{}", made.stderr);
+    assert!(made.stdout.contains("my.conf\" yet"), "{}", made.stdout);
     assert!(install().stderr.contains("exists already"));
     let refused = || std::fs::read_to_string(home.join("logs/error.log")).unwrap_or_default();
 
@@ -117,6 +118,9 @@ fn words_of_the_command_line() {
         let made = weir(dir, &["service", "install", "-n", name, "-p", "."]);
         assert!(made.code == 1 && made.stderr.contains("no name for a service"), "{}", made.stderr);
     }
+    let none = weir(dir, &["service", "install", "-n", "weir-none", "-p", "none"]);
+    assert!(none.code == 1 && none.stderr.contains("is no folder"), "{}", none.stderr);
+    std::fs::create_dir(dir.join("%TEMP%")).unwrap();
     let made = weir(dir, &["service", "install", "-n", "weir-none", "-p", "%TEMP%"]);
     assert!(made.code == 1 && made.stderr.contains("two percent signs"), "{}", made.stderr);
     // Wine has services of its own.

@@ -120,6 +120,12 @@ fn elsewhere() -> String {
 }
 
 fn install(paths: &Paths, name: &str) -> Result<String, String> {
+    if !paths.prefix.is_dir() {
+        return Err(format!(
+            "\"{}\" is no folder that a service could serve from",
+            paths.prefix.display()
+        ));
+    }
     let new = New {
         name,
         title: &match name == Layout::here().name {
@@ -134,7 +140,9 @@ fn install(paths: &Paths, name: &str) -> Result<String, String> {
         name,
         "is installed; \"service start\" starts it, and so does the machine when it starts",
     );
-    untold.iter().for_each(|text| said.push_str(&format!("warning: {text}\n")));
+    let missing = paths.conf.as_ref().filter(|conf| !conf.is_file());
+    let missing = missing.map(|conf| format!("there is no \"{}\" yet", conf.display()));
+    untold.iter().chain(&missing).for_each(|text| said.push_str(&format!("warning: {text}\n")));
     Ok(said)
 }
 
