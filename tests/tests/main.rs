@@ -338,6 +338,7 @@ mod userid;
 mod variables_core;
 mod vts;
 mod welcome;
+mod windows_service;
 mod workers_shares;
 mod workers_stuck;
 mod xss;

@@ -340,6 +340,9 @@ impl ErrorLog {
         if let Some(f) = OVERHEARS.get() {
             f(level, text);
         }
+        if let (Some(f), true) = (ALARM.get(), level <= LogLevel::Crit) {
+            f(level, text);
+        }
         if captured::is_wanted() && self.sinks.iter().any(|(_, l)| level <= *l) {
             captured::keep(level, &line[..line.len() - 1]);
         }
@@ -365,6 +368,14 @@ static OVERHEARS: OnceLock<fn(LogLevel, &[u8])> = OnceLock::new();
 /// From now on `f` is told of every line, without its time. There can be one only.
 pub fn overhear(f: fn(LogLevel, &[u8])) {
     let _ = OVERHEARS.set(f);
+}
+
+/// Who is told of the gravest lines.
+static ALARM: OnceLock<fn(LogLevel, &[u8])> = OnceLock::new();
+
+/// From now on `f` is told of every line of level crit and graver that is written, without its time. There can be one only.
+pub fn alarm(f: fn(LogLevel, &[u8])) {
+    let _ = ALARM.set(f);
 }
 
 /// Who is told of lines besides, wherever they go: of each its level, its connection and its text.

@@ -42,6 +42,7 @@ pub mod process;
 mod program;
 pub mod programs;
 pub mod sampling;
+pub mod service;
 mod signal;
 #[cfg(unix)]
 pub mod signals;

@@ -9,6 +9,7 @@ pub mod handover;
 pub mod inquiry;
 pub mod packets;
 pub mod process;
+pub mod service;
 pub mod signals;
 pub mod sockets;
 pub mod title;

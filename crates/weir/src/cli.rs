@@ -3,8 +3,7 @@
 use crate::load::Paths;
 use crate::profile::Wanted;
 use crate::script;
-use crate::ship;
-use crate::{top, trace};
+use crate::{service, ship, top, trace};
 use std::path::{Path, PathBuf};
 use weir_module::Layout;
 use weir_runtime::paths;
@@ -32,6 +31,7 @@ Usage: {name} [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename] [-g
        {name} doctor [--json] [-p prefix] [-c filename] [-g directives]
        {name} trace [-p PID | -c filename] [--json] [--to ADDRESS] [-H FIELD] URL
        {name} ship status | install NAME [--dashboards URL] [-p prefix] [-c filename]
+       {name} service install | start | stop | reload | reopen | remove [-n NAME] [-p prefix] [-c filename]
        {name} lua [OPTION]... [-e CODE] [FILE [ARGUMENT]...]
        {name} top [-p PID | -c filename | URL...] [--once | --json] [--interval TIME] [--user NAME:PASSWORD]
        {name} profile [--lua] [-p PID | -c filename] [--seconds N] [--frequency HZ] [--worker N] [-o FILE]
@@ -91,6 +91,8 @@ pub enum Action {
     LuaHelp,
     /// `weir ship …`
     Ship(ship::Wanted),
+    /// `weir service …`
+    Service(service::Wanted),
 }
 
 pub struct Args {
@@ -180,10 +182,12 @@ fn help_on(word: Option<Vec<u8>>, told: &mut Told) -> Result<Action, String> {
     let mut asked = std::iter::once(b"--help".to_vec());
     match word.as_deref() {
         Some(b"analyze") => Ok(Action::Analyze(asked.collect())),
-        Some(name @ (b"doctor" | b"trace" | b"top" | b"profile" | b"lua")) => match command(name) {
-            Some(read) => read(&mut asked, told),
-            None => Ok(Action::Help),
-        },
+        Some(name @ (b"doctor" | b"trace" | b"top" | b"profile" | b"service" | b"lua")) => {
+            match command(name) {
+                Some(read) => read(&mut asked, told),
+                None => Ok(Action::Help),
+            }
+        }
         _ => Ok(Action::Directive(word.map(text))),
     }
 }
@@ -199,6 +203,7 @@ fn command(word: &[u8]) -> Option<Reads> {
         b"doctor" => |args, told| doctor(args, told),
         b"trace" => |args, told| trace(args, told),
         b"ship" => |args, told| ship(args, told),
+        b"service" => |args, told| service(args, told),
         b"top" => |args, told| top(args, told),
         b"lua" => |args, _| script::Wanted::read(args),
         b"profile" => |args, told| profile(args, told),
@@ -314,6 +319,30 @@ fn top(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<Actio
         (_, true) if wanted.user.is_some() => Err("option \"--user\" goes with URLs".into()),
         _ => Ok(Action::Top(wanted)),
     }
+}
+
+/// What stands behind `service`.
+fn service(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<Action, String> {
+    told.bare = false;
+    let word = args.next().unwrap_or_default();
+    let Some(order) = service::Order::of(&word) else {
+        return Err("write \"service\" with install, start, stop, reload, reopen or remove".into());
+    };
+    let mut name = None;
+    while let Some(arg) = args.next() {
+        match arg.as_slice() {
+            b"-n" => name = Some(text(args.next().ok_or("option \"-n\" requires a name")?)),
+            b"--help" | b"-h" | b"-?" => {
+                return Ok(Action::Service(service::Wanted { order: service::Order::Help, name }))
+            }
+            _ if order.takes_paths() => told.path_option(arg, &mut args)?,
+            _ => {
+                let arg = text(arg);
+                return Err(format!("\"{arg}\": a service is told of its configuration when it is installed; what stands here is -n NAME"));
+            }
+        }
+    }
+    Ok(Action::Service(service::Wanted { order, name }))
 }
 
 /// What stands behind `ship`.

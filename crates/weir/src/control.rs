@@ -41,6 +41,7 @@ pub fn single(
 ) -> Result<(), String> {
     let mut pid_file = paths.pid_path(loaded.generation.global.get::<Global>());
     let mut serving = Serving::start(loaded.into_generation(), sockets)?;
+    crate::service::is_ready();
     let mut ending = false;
     let (mut upgrade, mut successor) = (None, None);
     let mut logs = Logs::of(&serving.generation.global);

@@ -31,6 +31,7 @@ mod protocols;
 mod quiet;
 mod retired;
 mod script;
+mod service;
 mod serving;
 mod shares;
 mod ship;
@@ -91,6 +92,7 @@ fn fail(text: &str) -> ExitCode {
 /// Standard error is where nginx says everything; a closed one is no reason to stop.
 fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
+    service::said(text);
 }
 
 fn emerg(text: &str) -> String {
@@ -117,6 +119,7 @@ fn run(args: &Args) -> Result<u8, String> {
         Action::TraceHelp => trace::help()?,
         Action::Top(wanted) => return top::run(&args.paths, wanted),
         Action::TopHelp => top::help()?,
+        Action::Service(wanted) => service::run(&args.paths, wanted)?,
         Action::Lua(wanted) => script::run(wanted)?,
         Action::LuaHelp => script::help()?,
     }

@@ -8,7 +8,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use windows_sys::Win32::Foundation::{CloseHandle, HANDLE, WAIT_OBJECT_0};
 use windows_sys::Win32::System::Console::{
-    SetConsoleCtrlHandler, CTRL_BREAK_EVENT, CTRL_CLOSE_EVENT, CTRL_C_EVENT, CTRL_SHUTDOWN_EVENT,
+    SetConsoleCtrlHandler, CTRL_BREAK_EVENT, CTRL_CLOSE_EVENT, CTRL_C_EVENT, CTRL_LOGOFF_EVENT,
+    CTRL_SHUTDOWN_EVENT,
 };
 use windows_sys::Win32::System::Threading::{
     CreateEventW, OpenEventW, SetEvent, WaitForMultipleObjects, EVENT_MODIFY_STATE, INFINITE,
@@ -67,7 +68,8 @@ fn come() -> MutexGuard<'static, VecDeque<Signal>> {
     COME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn tell(signal: Signal) {
+/// A signal has come.
+pub(super) fn tell(signal: Signal) {
     come().push_back(signal);
     BELL.notify_all();
 }
@@ -79,6 +81,8 @@ unsafe extern "system" fn on_console(event: u32) -> i32 {
             tell(Signal::Term);
             1
         }
+        // Somebody logs off, who need not be who has started it: services alone are told.
+        CTRL_LOGOFF_EVENT => 1,
         _ => 0,
     }
 }
