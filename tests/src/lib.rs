@@ -34,6 +34,7 @@ mod server;
 mod setup;
 pub mod tls;
 pub mod tools;
+mod windows;
 
 pub use browser::Browser;
 pub use client::{read, Client, Peer};

@@ -196,7 +196,9 @@ impl Server {
     }
 
     pub fn signal(&self, signal: Signal) {
-        self::signal(self.pid(), signal);
+        if !crate::windows::signal(&self.setup, signal) {
+            self::signal(self.pid(), signal);
+        }
     }
 
     /// Puts a new configuration in the place of the old and reloads; returns once requests
@@ -255,8 +257,10 @@ impl Drop for Server {
         if !self.is_running() {
             return;
         }
-        self.signal(Signal::Term);
-        if !wait_for(|| !self.is_running(), Duration::from_secs(3)) {
+        if !crate::windows::is_killed() {
+            self.signal(Signal::Term);
+        }
+        if crate::windows::is_killed() || !wait_for(|| !self.is_running(), Duration::from_secs(3)) {
             self.signal(Signal::Kill);
             let _ = self.child.wait();
         }

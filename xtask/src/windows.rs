@@ -34,6 +34,20 @@ __declspec(dllexport) BOOL ProcessPrng(PBYTE to, SIZE_T n) {
 BOOL WINAPI DllMain(HINSTANCE h, DWORD why, LPVOID p) { return TRUE; }
 ";
 
+/// What the tests set a server's events by: its name and the server's number are told.
+const EVENTS: &str = "\
+#include <windows.h>
+#include <stdio.h>
+int main(int count, char **words) {
+  char name[200];
+  HANDLE event;
+  if (count != 3) return 2;
+  snprintf(name, sizeof name, \"Global\\\\ngx_%s_%s\", words[1], words[2]);
+  event = OpenEventA(EVENT_MODIFY_STATE, FALSE, name);
+  return !(event && SetEvent(event));
+}
+";
+
 pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     if let Some(text) = missing() {
         return Err(text);
@@ -91,30 +105,42 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     let built = place(root).join(TARGET).join("release/weir.exe");
     let program = folder.join("weir.exe");
     fs::copy(&built, &program).map_err(|e| format!("{}: {e}", built.display()))?;
-    let source = folder.join("random.c");
-    fs::write(&source, RANDOM).map_err(failed)?;
-    let mut linker = Command::new("x86_64-w64-mingw32-gcc");
-    linker.arg("-shared").arg("-o").arg(folder.join("bcryptprimitives.dll")).arg(&source);
-    match linker.arg("-ladvapi32").status() {
-        Ok(status) if status.success() => Ok(program),
+    compiled(&folder, "random.c", RANDOM, &["-shared", "-o", "bcryptprimitives.dll"])?;
+    compiled(&folder, "events.c", EVENTS, &["-o", "events.exe"])?;
+    Ok(program)
+}
+
+/// A small piece in C of what runs the tests.
+fn compiled(folder: &Path, name: &str, text: &str, options: &[&str]) -> Result<(), String> {
+    let source = folder.join(name);
+    fs::write(&source, text).map_err(|e| format!("{}: {e}", source.display()))?;
+    let mut compiler = Command::new("x86_64-w64-mingw32-gcc");
+    match compiler.current_dir(folder).args(options).args([name, "-ladvapi32"]).status() {
+        Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("x86_64-w64-mingw32-gcc ended with {status}")),
         Err(e) => Err(format!("x86_64-w64-mingw32-gcc: {e}")),
     }
 }
 
-/// The black-box tests against the program under wine, which they start by a script.
-fn test(root: &Path, filter: &[&str]) -> Result<(), String> {
-    let program = build(root)?;
-    let prefix = place(root).join("prefix");
-    let script = place(root).join("run/weir");
+/// A script that has wine run that program.
+fn script(root: &Path, name: &str) -> Result<PathBuf, String> {
+    let folder = place(root).join("run");
+    let script = folder.join(name);
     let text = format!(
         "#!/bin/sh\nexport WINEDEBUG=-all WINEPREFIX='{}'\nexec wine '{}' \"$@\"\n",
-        prefix.display(),
-        program.display()
+        place(root).join("prefix").display(),
+        folder.join(name).with_extension("exe").display()
     );
     let failed = |e: std::io::Error| format!("{}: {e}", script.display());
     fs::write(&script, text).map_err(failed)?;
     Command::new("chmod").arg("755").arg(&script).status().map_err(failed)?;
+    Ok(script)
+}
+
+/// The black-box tests against the program under wine, which they start by a script.
+fn test(root: &Path, filter: &[&str]) -> Result<(), String> {
+    build(root)?;
+    let prefix = place(root).join("prefix");
     // The first start makes the prefix, which takes its time.
     let started = Command::new("wine")
         .args(["wineboot", "--init"])
@@ -122,7 +148,8 @@ fn test(root: &Path, filter: &[&str]) -> Result<(), String> {
         .status();
     started.map_err(|e| format!("wine: {e}"))?;
     let mut tests = crate::cargo::command(root, &["test", "--package", "weir-tests"]);
-    tests.args(["--test", "blackbox", "--"]).args(filter).env("WEIR_BIN", &script);
+    tests.args(["--test", "blackbox", "--"]).args(filter).env("WEIR_BIN", script(root, "weir")?);
+    tests.env("WEIR_WINDOWS_EVENTS", script(root, "events")?);
     match tests.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("the tests ended with {status}")),

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use weir_runtime::files::{open_regular, Identity, Stamp};
+use weir_runtime::files::{open_regular, Identity, Pinned, Stamp};
 
 /// Another process has its turn in a few milliseconds; one that is stopped is not waited for longer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -44,9 +44,9 @@ pub struct SharedFile {
 /// Files are kept open as long as their numbers are compared with.
 #[derive(Default)]
 struct Seen {
-    known: Option<(Identity, File)>,
+    known: Option<(Identity, Pinned)>,
     /// What could not be read as what it should be, told once.
-    bad: Option<(Identity, File)>,
+    bad: Option<(Identity, Pinned)>,
     /// What could not be opened, or is no regular file, told once.
     odd: Option<Stamp>,
 }
@@ -143,6 +143,7 @@ impl SharedFile {
         }
         let mut text = Vec::new();
         (&file).take(self.max_bytes.saturating_add(1)).read_to_end(&mut text).map_err(wrong)?;
+        let file = Pinned::new(file);
         let taken = match text.len() as u64 > self.max_bytes {
             true => Err(format!("the file has more than {} bytes", self.max_bytes)),
             false => take(&text),
@@ -164,7 +165,7 @@ impl SharedFile {
         self.is_behind.store(true, Ordering::Relaxed);
         let file = replace(&self.path, text)?;
         self.is_behind.store(false, Ordering::Relaxed);
-        let known = Some((Identity::of(&file.metadata()?), file));
+        let known = Some((Identity::of(&file.metadata()?), Pinned::new(file)));
         *lock(&self.seen) = Seen { known, ..Seen::default() };
         Ok(())
     }

@@ -166,6 +166,9 @@ fn since(time: io::Result<std::time::SystemTime>) -> (i64, i64) {
     since.map_or((0, 0), |d| (d.as_secs() as i64, i64::from(d.subsec_nanos())))
 }
 
+/// Files that may be executed are marked as such. Windows: they are not, and `-x` is true of none, as in nginx there.
+pub const EXECUTABLES_ARE_MARKED: bool = cfg!(unix);
+
 /// Whether its owner may execute it. Windows: always.
 #[cfg(unix)]
 pub fn is_executable(m: &Metadata) -> bool {
@@ -360,6 +363,67 @@ pub fn make_dirs(dir: &Path, mode: u32) -> io::Result<()> {
 #[cfg(not(unix))]
 pub fn make_dirs(dir: &Path, _: u32) -> io::Result<()> {
     std::fs::create_dir_all(dir)
+}
+
+/// Opens a directory, to set its rights or date.
+///
+/// # Errors
+///
+/// The system's.
+#[cfg(unix)]
+pub fn open_dir(dir: &Path) -> io::Result<File> {
+    File::open(dir)
+}
+
+#[cfg(not(unix))]
+pub fn open_dir(dir: &Path) -> io::Result<File> {
+    open_for_attributes(dir)
+}
+
+/// Sets the date of a file or directory that its owner may not be allowed to write to.
+///
+/// # Errors
+///
+/// The system's.
+#[cfg(unix)]
+pub fn set_modified(path: &Path, time: std::time::SystemTime) -> io::Result<()> {
+    File::open(path)?.set_modified(time)
+}
+
+#[cfg(not(unix))]
+pub fn set_modified(path: &Path, time: std::time::SystemTime) -> io::Result<()> {
+    open_for_attributes(path)?.set_modified(time)
+}
+
+/// Directories are opened by those only who say that they may be some.
+#[cfg(not(unix))]
+fn open_for_attributes(path: &Path) -> io::Result<File> {
+    use std::os::windows::fs::OpenOptionsExt;
+    use windows_sys::Win32::Storage::FileSystem as system;
+    File::options()
+        .access_mode(system::FILE_READ_ATTRIBUTES | system::FILE_WRITE_ATTRIBUTES)
+        .custom_flags(system::FILE_FLAG_BACKUP_SEMANTICS)
+        .open(path)
+}
+
+/// Keeps a file's [`Identity`] from being another's, for as long as it is there. Windows: no other has it in any case, and
+/// a file that is open could not be replaced.
+#[derive(Debug)]
+pub struct Pinned {
+    #[cfg(unix)]
+    _file: File,
+}
+
+impl Pinned {
+    #[cfg(unix)]
+    pub fn new(file: File) -> Pinned {
+        Pinned { _file: file }
+    }
+
+    #[cfg(not(unix))]
+    pub fn new(_: File) -> Pinned {
+        Pinned {}
+    }
 }
 
 /// Gives a file these rights, whatever the umask. Windows: read-only if nobody may write.

@@ -1,7 +1,7 @@
 //! The local socket by which a running server is asked: made so that only its owner may open it, and waited at
 //! beside a word to end.
 //!
-//! Windows: a named pipe with the same rights; there is none yet, and asking answers `Unsupported`.
+//! Windows: a named pipe with the same rights.
 
 use crate::sockets::{UnixListener, UnixStream};
 use crate::trusted;
@@ -10,7 +10,7 @@ use rustix::fs::{fchmod, FileType, Mode};
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -18,9 +18,12 @@ use std::path::Path;
 const BACKLOG: i32 = 8;
 const MODE: u32 = 0o600;
 
+/// A connection with who asks, or with who is asked.
+pub type Link = UnixStream;
+
 /// A socket under a name, and which file it is.
 pub struct Named {
-    pub listener: UnixListener,
+    listener: UnixListener,
     /// The file that was made.
     file: (u64, u64),
 }
@@ -55,31 +58,93 @@ pub fn listen(path: &Path) -> io::Result<Named> {
 
 impl Named {
     /// Whether what is under a name is this one.
-    pub fn is_at(&self, path: &Path) -> bool {
+    fn is_at(&self, path: &Path) -> bool {
         path.symlink_metadata().is_ok_and(|f| (f.dev(), f.ino()) == self.file)
+    }
+
+    /// Gives it another name, if it has that one.
+    ///
+    /// # Errors
+    ///
+    /// The system's; `NotFound`: it does not have that name.
+    pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match self.is_at(from) {
+            true => trusted::rename(from, to),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Takes its name away, if it has that one.
+    pub fn remove(&self, path: &Path) {
+        if self.is_at(path) {
+            // Somebody may have removed it.
+            let _ = trusted::remove(path);
+        }
+    }
+
+    /// Waits for askers from now on, until the other value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn answering(&self) -> io::Result<(Answering, End)> {
+        let (end, other) = UnixStream::pair()?;
+        Ok((Answering { listener: self.listener.try_clone()?, end }, End { _other: other }))
     }
 }
 
-/// Waits for somebody to ask; `None` once the other end of `end` is gone.
-pub fn next(listener: &UnixListener, end: &UnixStream) -> Option<UnixStream> {
-    loop {
-        let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(end, PollFlags::IN)];
-        match poll(&mut fds, None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => return None,
-        }
-        if !fds[1].revents().is_empty() {
-            return None;
-        }
-        match listener.accept() {
-            Ok((link, _)) => return Some(link),
-            // Another process that has the socket too was quicker, or he has gone.
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            Err(e) if e.raw_os_error() == Some(libc::ECONNABORTED) => {}
-            // Out of descriptors: not in a circle.
-            Err(_) => std::thread::sleep(std::time::Duration::from_millis(200)),
+/// Ends the waiting when it is dropped.
+pub struct End {
+    _other: UnixStream,
+}
+
+/// Who waits for askers.
+pub struct Answering {
+    listener: UnixListener,
+    end: UnixStream,
+}
+
+impl Answering {
+    /// The next who asks; `None` once waiting is to end.
+    pub fn next(&self) -> Option<Link> {
+        loop {
+            let mut fds = [&self.listener as &dyn AsFd, &self.end]
+                .map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN));
+            match poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return None,
+            }
+            if !fds[1].revents().is_empty() {
+                return None;
+            }
+            match self.listener.accept() {
+                Ok((link, _)) => return Some(link),
+                // Another process that has the socket too was quicker, or he has gone.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) if e.raw_os_error() == Some(libc::ECONNABORTED) => {}
+                // Out of descriptors: not in a circle.
+                Err(_) => std::thread::sleep(std::time::Duration::from_millis(200)),
+            }
         }
     }
+}
+
+/// Goes to the server under a name.
+///
+/// # Errors
+///
+/// The system's.
+pub fn connect(path: &Path) -> io::Result<Link> {
+    UnixStream::connect(path)
+}
+
+/// The user at the other end.
+///
+/// # Errors
+///
+/// The system's.
+pub fn who(link: &Link) -> io::Result<u32> {
+    crate::process::peer_uid(link)
 }
 
 /// Whether who asks is still there. He has said all that he has to say.
@@ -102,14 +167,14 @@ mod tests {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let second = listen(&path).unwrap();
         assert!(second.is_at(&path) && !first.is_at(&path));
-        let (end, other) = UnixStream::pair().unwrap();
-        let asker = UnixStream::connect(&path).unwrap();
-        let link = next(&second.listener, &end).unwrap();
+        let (answering, end) = second.answering().unwrap();
+        let asker = connect(&path).unwrap();
+        let link = answering.next().unwrap();
         assert!(is_there(&link));
         drop(asker);
         assert!(!is_there(&link));
-        drop(other);
-        assert!(next(&second.listener, &end).is_none());
+        drop(end);
+        assert!(answering.next().is_none());
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "kept").unwrap();
         assert!(listen(&path).is_err());

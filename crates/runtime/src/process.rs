@@ -15,6 +15,12 @@ fn check(rc: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
+/// Where relative names begin if nobody says, other than the program was built with: nowhere. Windows: in the current
+/// directory, as in nginx there, or in the program's if that has the configuration and the current one has none.
+pub fn home(_: &std::path::Path, _: &str) -> Option<std::path::PathBuf> {
+    None
+}
+
 pub fn is_root() -> bool {
     // SAFETY: reads a number.
     unsafe { libc::geteuid() == 0 }

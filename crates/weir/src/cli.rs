@@ -6,7 +6,7 @@ use crate::script;
 use crate::{service, ship, top, trace};
 use std::path::{Path, PathBuf};
 use weir_module::Layout;
-use weir_runtime::paths;
+use weir_runtime::{paths, process};
 
 /// The nginx whose configuration language and behaviour this version has.
 pub const NGINX_VERSION: &str = "1.31.5";
@@ -449,7 +449,10 @@ impl Told {
     fn paths(self) -> Paths {
         let cwd = std::env::current_dir().unwrap_or_default();
         let here = Layout::here();
-        let prefix = cwd.join(self.prefix.as_deref().unwrap_or(Path::new(here.prefix)));
+        let home = process::home(&cwd, here.conf_path);
+        let is_installed = home.is_some() || is_installed(here);
+        let prefix = self.prefix.clone().or(home).unwrap_or_else(|| here.prefix.into());
+        let prefix = cwd.join(prefix);
         let conf = match &self.conf {
             // Without -p a relative name is meant from here; nginx takes its prefix also then.
             Some(c) if self.prefix.is_none() && !here.is_nginx() => Some(cwd.join(c)),
@@ -462,9 +465,7 @@ impl Told {
         let prefix = match &conf {
             // The embedded default leaves nothing behind where it is tried.
             None => std::env::temp_dir(),
-            Some(c) if self.prefix.is_none() && !is_installed(here) && !is_systems(c) => {
-                conf_home(c)
-            }
+            Some(c) if self.prefix.is_none() && !is_installed && !is_systems(c) => conf_home(c),
             Some(_) => prefix,
         };
         let error_log = self.error_log;

@@ -1,4 +1,4 @@
-//! Who may ask a running server, and what: a Unix socket beside the pid file, `PIDFILE.control`, which only root
+//! Who may ask a running server, and what: a Unix socket (on Windows a pipe) beside the pid file, `PIDFILE.control`, which only root
 //! and the user that the server was started as may open.
 //!
 //! One question a connection: a line of words (`profile seconds=10 frequency=99`), answered by `ok BYTES` and a
@@ -18,9 +18,8 @@ use std::time::{Duration, Instant};
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_core::os_text;
 use weir_doctor::checks::told::NO_ANSWER;
-use weir_runtime::inquiry::{self, Named};
-use weir_runtime::sockets::UnixStream;
-use weir_runtime::{process, trusted};
+use weir_runtime::inquiry::{self, End, Link, Named};
+use weir_runtime::process;
 
 /// No question is longer.
 const QUESTION_MAX_BYTES: u64 = 1024;
@@ -38,7 +37,7 @@ pub const SUFFIX: &str = ".control";
 /// Somebody who asks.
 pub struct Asker<'a> {
     words: Vec<(&'a str, &'a str)>,
-    link: &'a UnixStream,
+    link: &'a Link,
     pub uid: u32,
     pub log: &'a ErrorLog,
 }
@@ -85,7 +84,7 @@ struct Held {
     /// Who has made it, and may ask besides root.
     owner: u32,
     /// Dropped, it ends the thread that listens.
-    end: Option<UnixStream>,
+    end: Option<End>,
 }
 
 static HELD: Mutex<Option<Held>> = Mutex::new(None);
@@ -114,7 +113,10 @@ pub fn open(pid_file: &Path, log: &ErrorLog) {
                 path.display(),
                 os_text(&e)
             );
-            log.log(LogLevel::Notice, None, text.as_bytes());
+            // Where no server can be asked, each start need not say so.
+            let is_unsupported = e.kind() == io::ErrorKind::Unsupported;
+            let level = if is_unsupported { LogLevel::Info } else { LogLevel::Notice };
+            log.log(level, None, text.as_bytes());
         }
     }
 }
@@ -123,7 +125,7 @@ pub fn open(pid_file: &Path, log: &ErrorLog) {
 pub fn rename(pid_file: &Path) {
     if let Some(held) = &mut *held() {
         let path = path_of(pid_file);
-        if held.socket.is_at(&held.path) && trusted::rename(&held.path, &path).is_ok() {
+        if held.socket.rename(&held.path, &path).is_ok() {
             held.path = path;
         }
     }
@@ -132,10 +134,7 @@ pub fn rename(pid_file: &Path) {
 /// The pid file goes.
 pub fn remove() {
     if let Some(held) = held().take() {
-        if held.socket.is_at(&held.path) {
-            // Somebody may have removed it.
-            let _ = trusted::remove(&held.path);
-        }
+        held.socket.remove(&held.path);
     }
 }
 
@@ -143,12 +142,11 @@ pub fn remove() {
 pub fn listen(log: &Arc<ErrorLog>) {
     let mut held = held();
     let Some(held) = &mut *held else { return };
-    let made = held.socket.listener.try_clone().and_then(|l| Ok((l, UnixStream::pair()?)));
-    let Ok((listener, (end, other))) = made else { return };
+    let Ok((askers, end)) = held.socket.answering() else { return };
     let (owner, log) = (held.owner, Arc::clone(log));
     let run = move || {
         let asking = Arc::<AtomicUsize>::default();
-        while let Some(link) = inquiry::next(&listener, &end) {
+        while let Some(link) = askers.next() {
             let (asking, log) = (Arc::clone(&asking), Arc::clone(&log));
             if asking.fetch_add(1, Ordering::Relaxed) >= ASKERS_MAX {
                 asking.fetch_sub(1, Ordering::Relaxed);
@@ -166,7 +164,7 @@ pub fn listen(log: &Arc<ErrorLog>) {
         }
     };
     if std::thread::Builder::new().name("inquiries".into()).spawn(run).is_ok() {
-        held.end = Some(other);
+        held.end = Some(end);
     }
 }
 
@@ -186,11 +184,11 @@ pub fn end() {
     }
 }
 
-fn serve(link: &UnixStream, owner: u32, log: &ErrorLog) -> io::Result<()> {
+fn serve(link: &Link, owner: u32, log: &ErrorLog) -> io::Result<()> {
     link.set_nonblocking(false)?;
     link.set_read_timeout(Some(PATIENCE))?;
     link.set_write_timeout(Some(PATIENCE))?;
-    let uid = process::peer_uid(link)?;
+    let uid = inquiry::who(link)?;
     // The file's rights say so already.
     if uid != 0 && uid != owner {
         return say(link, Err("only root and the user who started the server may ask".into()));
@@ -204,7 +202,7 @@ fn serve(link: &UnixStream, owner: u32, log: &ErrorLog) -> io::Result<()> {
     say(link, answer)
 }
 
-fn answer(line: &str, link: &UnixStream, uid: u32, log: &ErrorLog) -> Result<Vec<u8>, String> {
+fn answer(line: &str, link: &Link, uid: u32, log: &ErrorLog) -> Result<Vec<u8>, String> {
     let mut words = line.split_ascii_whitespace();
     let name = words.next().unwrap_or_default();
     let question = QUESTIONS.iter().find(|q| q.name == name);
@@ -217,7 +215,7 @@ fn answer(line: &str, link: &UnixStream, uid: u32, log: &ErrorLog) -> Result<Vec
     (question.answer)(&Asker { words: pairs, link, uid, log })
 }
 
-fn say(mut link: &UnixStream, answer: Result<Vec<u8>, String>) -> io::Result<()> {
+fn say(mut link: &Link, answer: Result<Vec<u8>, String>) -> io::Result<()> {
     match answer {
         Ok(bytes) if bytes.len() <= ANSWER_MAX_BYTES => {
             link.write_all(format!("ok {}\n", bytes.len()).as_bytes())?;
@@ -249,7 +247,7 @@ pub fn ask_found(path: &Path, line: &str) -> Result<Vec<u8>, String> {
 
 /// Reads until a moment, however slowly it comes.
 struct Until<'a> {
-    link: &'a UnixStream,
+    link: &'a Link,
     end: Instant,
 }
 
@@ -289,8 +287,8 @@ fn ask_if(
         format!("asking the server at \"{}\" failed ({}){who}", path.display(), os_text(&e))
     };
     let end = Instant::now() + within;
-    let mut link = UnixStream::connect(path).map_err(failed)?;
-    if !is_believed(process::peer_uid(&link).map_err(failed)?) {
+    let mut link = inquiry::connect(path).map_err(failed)?;
+    if !is_believed(inquiry::who(&link).map_err(failed)?) {
         return Err(format!("the server at \"{}\" is another user's", path.display()));
     }
     link.set_write_timeout(Some(PATIENCE.min(within))).map_err(failed)?;

@@ -126,7 +126,7 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     let copied = fs::copy(from, &beside).and_then(|_| {
         let modified = fs::metadata(from)?.modified()?;
         // Its rights may forbid writing; the date is the owner's to set.
-        File::open(&beside)?.set_modified(modified)?;
+        files::set_modified(&beside, modified)?;
         fs::rename(&beside, to)
     });
     if copied.is_err() {
@@ -146,7 +146,7 @@ fn bare(path: &Path) -> PathBuf {
 pub(super) fn make_collection(path: &Path, access: u32) -> Done {
     let path = bare(path);
     let made = fs::create_dir(&path)
-        .and_then(|()| files::set_mode(&File::open(&path)?, dir_access(access)));
+        .and_then(|()| files::set_mode(&files::open_dir(&path)?, dir_access(access)));
     made.map_err(|e| Failure::new("mkdir", &path, e, 409)).into()
 }
 
@@ -383,5 +383,5 @@ fn copy_directory(from: &Path, to: &Path) -> Result<(), Failure> {
 }
 
 fn copy_date(from: &Path, to: &Path) -> io::Result<()> {
-    File::open(to)?.set_modified(fs::metadata(from)?.modified()?)
+    files::set_modified(to, fs::metadata(from)?.modified()?)
 }

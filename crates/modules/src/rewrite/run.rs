@@ -16,6 +16,7 @@ use weir_http::buf::Buf;
 use weir_http::generation::Location;
 use weir_http::module::Flow;
 use weir_http::{body, special, Request};
+use weir_runtime::files::{is_executable, EXECUTABLES_ARE_MARKED};
 use weir_runtime::paths;
 use weir_script::template::{Env, Template, VarId};
 
@@ -250,7 +251,7 @@ fn file(r: &mut Request, path: &[u8], test: FileTest) -> bool {
         FileTest::Plain => meta.is_file(),
         FileTest::Directory => meta.is_dir(),
         FileTest::Exists => meta.is_file() || meta.is_dir(),
-        FileTest::Executable => weir_runtime::files::is_executable(&meta),
+        FileTest::Executable => EXECUTABLES_ARE_MARKED && is_executable(&meta),
     }
 }
 

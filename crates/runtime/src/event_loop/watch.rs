@@ -246,6 +246,16 @@ impl Watch {
         self.ask_again();
     }
 
+    /// The socket was ended by its owner, of which the system tells nobody.
+    #[cfg(windows)]
+    pub(crate) fn ended_here(&self, writes_too: bool) {
+        let writes = if writes_too { WRITE | WRITE_CLOSED | BROKEN } else { 0 };
+        with(|l| {
+            let turn = l.watched.borrow().slots[self.at as usize].turn;
+            happened(l, data(self.at, turn), READ | READ_CLOSED | writes);
+        });
+    }
+
     #[cfg(windows)]
     fn ask_again(&self) {
         with(|l| l.watched.borrow().slots[self.at as usize].ask(&l.system, self.at));

@@ -16,6 +16,9 @@ pub struct Stream {
     /// None for a stream that leads nowhere.
     pub(super) socket: Option<Owned>,
     pub(super) tcp: bool,
+    /// The receiving half was closed here: behind what has come there is the end.
+    #[cfg(windows)]
+    pub(super) reads_end: std::cell::Cell<bool>,
 }
 
 /// Whether what is read stays to be read.
@@ -28,13 +31,23 @@ pub(super) enum Peek {
 impl Stream {
     /// Takes a connected, non-blocking socket, accepted here or by another process.
     pub fn from_fd(socket: impl Into<Owned>, tcp: bool) -> Stream {
-        Stream { watch: OnceCell::new(), socket: Some(socket.into()), tcp }
+        Stream::of(Some(socket.into()), tcp)
     }
 
     /// A stream that leads nowhere and takes no descriptor: nobody sends, nobody hangs up, and
     /// what reads or writes fails.
     pub fn nowhere() -> Stream {
-        Stream { watch: OnceCell::new(), socket: None, tcp: false }
+        Stream::of(None, false)
+    }
+
+    fn of(socket: Option<Owned>, tcp: bool) -> Stream {
+        Stream {
+            watch: OnceCell::new(),
+            socket,
+            tcp,
+            #[cfg(windows)]
+            reads_end: std::cell::Cell::new(false),
+        }
     }
 
     /// The descriptor, -1 for a stream that leads nowhere: every call on that fails.
@@ -65,6 +78,13 @@ impl Stream {
         let watch = self.watch()?;
         watch.add_writes(self.raw())?;
         Ok(watch)
+    }
+
+    /// Notes that the socket was ended here, which the system does not tell of by itself.
+    #[cfg(windows)]
+    pub(super) fn ended_here(&self, writes_too: bool) {
+        self.reads_end.set(true);
+        self.watch.get().iter().for_each(|w| w.ended_here(writes_too));
     }
 
     /// The socket has been given to another process: this one's event loop hears no more of it, though it

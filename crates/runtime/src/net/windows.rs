@@ -9,7 +9,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::windows::io::AsRawSocket;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
-use windows_sys::Win32::Networking::WinSock::{INVALID_SOCKET, MSG_PEEK};
+use windows_sys::Win32::Networking::WinSock::{INVALID_SOCKET, MSG_PEEK, WSAESHUTDOWN};
 
 pub(super) use std::os::windows::io::{OwnedSocket as Owned, RawSocket as Raw};
 
@@ -21,6 +21,10 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 pub(super) fn raw(socket: &Owned) -> Raw {
     socket.as_raw_socket()
+}
+
+fn is_end(e: &io::Error) -> bool {
+    e.kind() == io::ErrorKind::WouldBlock || e.raw_os_error() == Some(WSAESHUTDOWN)
 }
 
 impl From<std::net::TcpStream> for Stream {
@@ -40,7 +44,7 @@ impl Stream {
         buf.reserve(room);
         let flags = if peek == Peek::Yes { MSG_PEEK } else { 0 };
         let spare = &mut buf.spare_capacity_mut()[..room];
-        let n = self.open()?.recv_with_flags(spare, flags)?;
+        let n = self.received(self.open()?.recv_with_flags(spare, flags))?;
         // SAFETY: the system has written `n` bytes behind what the buffer held.
         unsafe { buf.set_len(buf.len() + n) };
         Ok(n)
@@ -48,7 +52,15 @@ impl Stream {
 
     /// Whether something waits to be read, asking the system in any case.
     pub fn peek_now(&self) -> io::Result<usize> {
-        self.open()?.recv_with_flags(&mut [MaybeUninit::uninit(); 1], MSG_PEEK)
+        self.received(self.open()?.recv_with_flags(&mut [MaybeUninit::uninit(); 1], MSG_PEEK))
+    }
+
+    /// Where the receiving half was closed here there is an end instead of a wait or an error.
+    fn received(&self, result: io::Result<usize>) -> io::Result<usize> {
+        match result {
+            Err(e) if self.reads_end.get() && is_end(&e) => Ok(0),
+            result => result,
+        }
     }
 
     /// Whether the other side sends no more; what it has sent hides it here.
@@ -99,11 +111,13 @@ impl Stream {
     /// Ends the connection both ways, for whoever works with it.
     pub fn shutdown_both(&self) {
         self.shutdown(Shutdown::Both);
+        self.ended_here(true);
     }
 
-    /// Closes the receiving half, which wakes whoever waits for a request.
+    /// Closes the receiving half, which wakes whoever waits for a request. The system is not told: it would throw away
+    /// what has come, and reset the connection for it.
     pub fn shutdown_read(&self) {
-        self.shutdown(Shutdown::Read);
+        self.ended_here(false);
     }
 
     pub fn set_nodelay(&self, on: bool) {

@@ -1,34 +1,418 @@
-//! A server that can be asked by other programs of its user: there is no way to it yet.
+//! The named pipe by which a running server is asked: made so that only its owner and administrators may open it, from this
+//! machine, and waited at beside a word to end.
+//!
+//! It is called by the server's number, as its events are, so that the name is one that no other process of that time can
+//! have; who asks by a name of a file finds the number in the pid file beside it.
 
-use super::sockets::{UnixListener, UnixStream};
-use super::unsupported;
-use std::io;
+use std::cell::Cell;
+use std::fs::read_to_string;
+use std::io::{self, Read, Write};
+use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use windows_sys::Win32::Foundation::{
+    LocalFree, ERROR_BROKEN_PIPE, ERROR_IO_PENDING, ERROR_NO_DATA, ERROR_PIPE_BUSY,
+    ERROR_PIPE_CONNECTED, GENERIC_READ, GENERIC_WRITE, HANDLE, INVALID_HANDLE_VALUE, WAIT_OBJECT_0,
+    WAIT_TIMEOUT,
+};
+use windows_sys::Win32::Security::Authorization::{
+    ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1,
+};
+use windows_sys::Win32::Security::SECURITY_ATTRIBUTES;
+use windows_sys::Win32::Storage::FileSystem::{
+    CreateFileW, ReadFile, WriteFile, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED,
+    OPEN_EXISTING, PIPE_ACCESS_DUPLEX, SECURITY_ANONYMOUS, SECURITY_SQOS_PRESENT,
+};
+use windows_sys::Win32::System::Pipes::{
+    ConnectNamedPipe, CreateNamedPipeW, PeekNamedPipe, PIPE_READMODE_BYTE,
+    PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE, PIPE_UNLIMITED_INSTANCES, PIPE_WAIT,
+};
+use windows_sys::Win32::System::Threading::{
+    CreateEventW, SetEvent, WaitForMultipleObjects, WaitForSingleObject, INFINITE,
+};
+use windows_sys::Win32::System::IO::{CancelIoEx, GetOverlappedResult, OVERLAPPED};
 
-/// A socket under a name, and which file it is.
-pub struct Named {
-    pub listener: UnixListener,
+/// The system, administrators and the owner.
+const RIGHTS: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)(A;;GA;;;OW)";
+const BUFFER_BYTES: u32 = 64 << 10;
+/// All ends of a pipe are taken for a moment when several ask.
+const BUSY: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(10);
+
+fn name_of(pid: u32) -> Vec<u16> {
+    format!("\\\\.\\pipe\\weir-{pid}.control").encode_utf16().chain([0]).collect()
 }
 
-/// Listens under a name.
-///
-/// # Errors
-///
-/// In any case.
-pub fn listen(_: &Path) -> io::Result<Named> {
-    unsupported()
+fn failed<T>() -> io::Result<T> {
+    Err(io::Error::last_os_error())
 }
 
-impl Named {
-    pub fn is_at(&self, _: &Path) -> bool {
-        match self.listener.0 {}
+fn code() -> u32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or_default().unsigned_abs()
+}
+
+fn event() -> io::Result<OwnedHandle> {
+    // SAFETY: no name and no rights; the handle, if there is one, is nobody else's.
+    unsafe {
+        match CreateEventW(std::ptr::null(), 1, 0, std::ptr::null()) {
+            none if none.is_null() => failed(),
+            event => Ok(OwnedHandle::from_raw_handle(event)),
+        }
     }
 }
 
-pub fn next(listener: &UnixListener, _: &UnixStream) -> Option<UnixStream> {
-    match listener.0 {}
+fn raw(handle: &OwnedHandle) -> HANDLE {
+    handle.as_raw_handle()
 }
 
-pub fn is_there(link: &UnixStream) -> bool {
-    match link.0 {}
+/// One end of a pipe with somebody at the other.
+pub struct Link {
+    pipe: OwnedHandle,
+    event: OwnedHandle,
+    read_within: Cell<Option<Duration>>,
+    write_within: Cell<Option<Duration>>,
+}
+
+impl Link {
+    fn of(pipe: OwnedHandle) -> io::Result<Link> {
+        let (read_within, write_within) = (Cell::new(None), Cell::new(None));
+        Ok(Link { pipe, event: event()?, read_within, write_within })
+    }
+
+    /// Calls wait in any case.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn set_nonblocking(&self, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// # Errors
+    ///
+    /// None.
+    pub fn set_read_timeout(&self, within: Option<Duration>) -> io::Result<()> {
+        self.read_within.set(within);
+        Ok(())
+    }
+
+    /// # Errors
+    ///
+    /// None.
+    pub fn set_write_timeout(&self, within: Option<Duration>) -> io::Result<()> {
+        self.write_within.set(within);
+        Ok(())
+    }
+
+    /// Begins a call and waits for its end.
+    fn wait(
+        &self,
+        within: Option<Duration>,
+        call: impl FnOnce(HANDLE, *mut OVERLAPPED) -> i32,
+    ) -> io::Result<usize> {
+        let mut state = OVERLAPPED { hEvent: raw(&self.event), ..OVERLAPPED::default() };
+        let pipe = raw(&self.pipe);
+        if call(pipe, &mut state) == 0 {
+            match code() {
+                ERROR_IO_PENDING => {}
+                ERROR_BROKEN_PIPE | ERROR_NO_DATA => return Ok(0),
+                _ => return failed(),
+            }
+        }
+        let ms = within.map_or(INFINITE, |w| u32::try_from(w.as_millis()).unwrap_or(u32::MAX - 1));
+        // SAFETY: a handle of this link's. What the system was lent is not let go of before the call has ended.
+        unsafe {
+            let is_late = WaitForSingleObject(raw(&self.event), ms) == WAIT_TIMEOUT;
+            if is_late {
+                CancelIoEx(pipe, &state);
+            }
+            let mut n = 0;
+            match GetOverlappedResult(pipe, &state, &mut n, 1) {
+                0 if is_late => Err(io::ErrorKind::TimedOut.into()),
+                0 if matches!(code(), ERROR_BROKEN_PIPE | ERROR_NO_DATA) => Ok(0),
+                0 => failed(),
+                _ => Ok(n as usize),
+            }
+        }
+    }
+}
+
+impl Read for &Link {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let room = u32::try_from(buf.len()).unwrap_or(u32::MAX);
+        self.wait(self.read_within.get(), |pipe, state| {
+            // SAFETY: so much room, which is borrowed until the call has ended.
+            unsafe { ReadFile(pipe, buf.as_mut_ptr(), room, std::ptr::null_mut(), state) }
+        })
+    }
+}
+
+impl Write for &Link {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let len = u32::try_from(buf.len()).unwrap_or(u32::MAX);
+        let n = self.wait(self.write_within.get(), |pipe, state| {
+            // SAFETY: so many bytes, which are borrowed until the call has ended.
+            unsafe { WriteFile(pipe, buf.as_ptr(), len, std::ptr::null_mut(), state) }
+        })?;
+        match n {
+            0 if len > 0 => Err(io::ErrorKind::BrokenPipe.into()),
+            n => Ok(n),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Link {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
+    }
+}
+
+impl Write for Link {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        (&*self).write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An end that waits for somebody.
+fn instance(first: bool) -> io::Result<OwnedHandle> {
+    let rights: Vec<u16> = RIGHTS.encode_utf16().chain([0]).collect();
+    let mut descriptor = std::ptr::null_mut();
+    // SAFETY: texts that end in a zero; the descriptor is the system's, used for one call and given back.
+    unsafe {
+        let is_made = ConvertStringSecurityDescriptorToSecurityDescriptorW(
+            rights.as_ptr(),
+            SDDL_REVISION_1,
+            &mut descriptor,
+            std::ptr::null_mut(),
+        );
+        if is_made == 0 {
+            return failed();
+        }
+        let attributes = SECURITY_ATTRIBUTES {
+            nLength: size_of::<SECURITY_ATTRIBUTES>() as u32,
+            lpSecurityDescriptor: descriptor,
+            bInheritHandle: 0,
+        };
+        let only = if first { FILE_FLAG_FIRST_PIPE_INSTANCE } else { 0 };
+        let pipe = CreateNamedPipeW(
+            name_of(std::process::id()).as_ptr(),
+            PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED | only,
+            PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_WAIT | PIPE_REJECT_REMOTE_CLIENTS,
+            PIPE_UNLIMITED_INSTANCES,
+            BUFFER_BYTES,
+            BUFFER_BYTES,
+            0,
+            &attributes,
+        );
+        let made = match pipe {
+            INVALID_HANDLE_VALUE => failed(),
+            pipe => Ok(OwnedHandle::from_raw_handle(pipe)),
+        };
+        LocalFree(descriptor);
+        made
+    }
+}
+
+/// The pipe of this process.
+pub struct Named {
+    /// The end that nobody has come to yet, until somebody waits at it.
+    first: Mutex<Option<OwnedHandle>>,
+}
+
+/// Makes the pipe. Its name is not the file's.
+///
+/// # Errors
+///
+/// The system's.
+pub fn listen(_: &Path) -> io::Result<Named> {
+    Ok(Named { first: Mutex::new(Some(instance(true)?)) })
+}
+
+impl Named {
+    /// Where it is asked does not change with the pid file's name.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// It goes with its process.
+    pub fn remove(&self, _: &Path) {}
+
+    /// Waits for askers from now on, until the other value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn answering(&self) -> io::Result<(Answering, End)> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let pipe = first.map_or_else(|| instance(false), Ok)?;
+        let end = event()?;
+        let heard = end.try_clone()?;
+        Ok((Answering { pipe: Cell::new(Some(pipe)), end: heard }, End(end)))
+    }
+}
+
+/// Ends the waiting when it is dropped.
+pub struct End(OwnedHandle);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // SAFETY: its own event.
+        unsafe { SetEvent(raw(&self.0)) };
+    }
+}
+
+/// Who waits for askers.
+pub struct Answering {
+    pipe: Cell<Option<OwnedHandle>>,
+    end: OwnedHandle,
+}
+
+impl Answering {
+    /// The next who asks; `None` once waiting is to end.
+    pub fn next(&self) -> Option<Link> {
+        loop {
+            let come = match self.pipe.take().map_or_else(|| instance(false), Ok) {
+                Ok(pipe) => self.wait_at(pipe),
+                Err(e) => Err(e),
+            };
+            match come {
+                Ok(link) => return link,
+                // Out of something: not in a circle.
+                Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            }
+            // SAFETY: its own event.
+            if unsafe { WaitForSingleObject(raw(&self.end), 0) } == WAIT_OBJECT_0 {
+                return None;
+            }
+        }
+    }
+
+    fn wait_at(&self, pipe: OwnedHandle) -> io::Result<Option<Link>> {
+        let come = event()?;
+        let mut state = OVERLAPPED { hEvent: raw(&come), ..OVERLAPPED::default() };
+        // SAFETY: handles of this frame; what the system is lent stays until it has answered.
+        unsafe {
+            if ConnectNamedPipe(raw(&pipe), &mut state) == 0 {
+                match code() {
+                    ERROR_PIPE_CONNECTED => {
+                        SetEvent(raw(&come));
+                    }
+                    ERROR_IO_PENDING => {}
+                    _ => return failed(),
+                }
+            }
+            let both = [raw(&self.end), raw(&come)];
+            if WaitForMultipleObjects(2, both.as_ptr(), 0, INFINITE) == WAIT_OBJECT_0 {
+                let mut n = 0;
+                CancelIoEx(raw(&pipe), &state);
+                GetOverlappedResult(raw(&pipe), &state, &mut n, 1);
+                return Ok(None);
+            }
+        }
+        // There always is an end to come to.
+        self.pipe.set(instance(false).ok());
+        Link::of(pipe).map(Some)
+    }
+}
+
+/// Goes to the server whose pid file has that name with more behind it.
+///
+/// # Errors
+///
+/// The system's; there is no such file, or no number in it.
+pub fn connect(path: &Path) -> io::Result<Link> {
+    let number = read_to_string(path.with_extension(""))?;
+    let pid = number.trim().parse().map_err(|_| io::ErrorKind::InvalidData)?;
+    let end = Instant::now() + BUSY;
+    loop {
+        // SAFETY: the name ends in a zero; the handle, if there is one, is nobody else's. The server may not act as who asks.
+        let pipe = unsafe {
+            CreateFileW(
+                name_of(pid).as_ptr(),
+                GENERIC_READ | GENERIC_WRITE,
+                0,
+                std::ptr::null(),
+                OPEN_EXISTING,
+                FILE_FLAG_OVERLAPPED | SECURITY_SQOS_PRESENT | SECURITY_ANONYMOUS,
+                std::ptr::null_mut(),
+            )
+        };
+        match pipe {
+            INVALID_HANDLE_VALUE if code() == ERROR_PIPE_BUSY && Instant::now() < end => {
+                std::thread::sleep(LOOK);
+            }
+            INVALID_HANDLE_VALUE => return failed(),
+            // SAFETY: as above.
+            pipe => return Link::of(unsafe { OwnedHandle::from_raw_handle(pipe) }),
+        }
+    }
+}
+
+/// The user at the other end: by the pipe's rights its owner, or an administrator.
+///
+/// # Errors
+///
+/// None.
+pub fn who(_: &Link) -> io::Result<u32> {
+    Ok(super::process::uid())
+}
+
+/// Whether who asks is still there. He has said all that he has to say.
+pub fn is_there(link: &Link) -> bool {
+    let mut waits = 0;
+    let none = std::ptr::null_mut();
+    // SAFETY: a value of this frame, and otherwise nothing is to be written anywhere.
+    unsafe {
+        let here = raw(&link.pipe);
+        PeekNamedPipe(here, none, 0, std::ptr::null_mut(), &mut waits, std::ptr::null_mut()) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_is_heard_and_answered() {
+        let dir = std::env::temp_dir().join(format!("weir-inquiry-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let file = dir.join("a.pid");
+        std::fs::write(&file, format!("{}\n", std::process::id())).unwrap();
+        let path = dir.join("a.pid.control");
+        let named = listen(&path).unwrap();
+        assert!(listen(&path).is_err());
+        let (answering, end) = named.answering().unwrap();
+        for _ in 0..3 {
+            let mut asker = connect(&path).unwrap();
+            asker.write_all(b"version\n").unwrap();
+            let mut link = answering.next().unwrap();
+            assert!(is_there(&link));
+            let mut seen = [0; 8];
+            link.read_exact(&mut seen).unwrap();
+            assert_eq!(&seen, b"version\n");
+            link.set_read_timeout(Some(LOOK)).unwrap();
+            assert_eq!(link.read(&mut seen).unwrap_err().kind(), io::ErrorKind::TimedOut);
+            link.write_all(b"ok").unwrap();
+            drop(link);
+            let mut answer = Vec::new();
+            asker.read_to_end(&mut answer).unwrap();
+            assert_eq!(answer, b"ok");
+        }
+        drop(end);
+        assert!(answering.next().is_none());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }

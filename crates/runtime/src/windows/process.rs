@@ -11,6 +11,15 @@ use windows_sys::Win32::System::Threading::{
     THREAD_QUERY_INFORMATION,
 };
 
+/// Where relative names begin if nobody says: in the current directory, as in nginx, or in the program's if that has
+/// the configuration and the current one has none.
+pub fn home(current: &std::path::Path, conf: &str) -> Option<std::path::PathBuf> {
+    let program = std::env::current_exe().ok();
+    let beside = program.as_deref().and_then(std::path::Path::parent);
+    let beside = beside.filter(|dir| !current.join(conf).exists() && dir.join(conf).exists());
+    Some(beside.unwrap_or(current).to_path_buf())
+}
+
 pub fn is_root() -> bool {
     false
 }
