@@ -103,7 +103,7 @@ fn one_process_has_no_agent() {
     let mut server =
         Setup::new(&conf("master_process off;", 1).replace("%%CONNECTIONS%%", "")).start();
     assert!(server.get("/of").text().starts_with("single "), "{}", server.get("/of").text());
-    assert_eq!(get(&server, "of single 1"), "2");
+    expect_soon("both workers have begun", || get(&server, "of single 1") == "2");
     server.get("/worker");
     assert_eq!(server.wait_exit(), Some(0));
     assert!(!server.error_log().contains("privileged agent"));
@@ -121,4 +121,33 @@ fn another_program_has_another_agent() {
     expect_soon("the old one ends", || !is_alive(old));
     server.expect_error("the agent of 1 ends");
     ticks(&server, 1);
+}
+
+/// What one of an older configuration does without an end ends all the same: jobs that one is to do were done twice.
+#[test]
+fn one_that_does_not_end_is_ended() {
+    let conf = |round: usize| {
+        format!(
+            r#"worker_processes 1; error_log %%DIR%%/error.log info; events {{}} http {{ lua_shared_dict d 1m;
+            init_by_lua_block {{ require "ngx.process".enable_privileged_agent(8) }}
+            init_worker_by_lua_block {{ if require "ngx.process".type() == "privileged agent" then
+                ngx.timer.at(0, function() while true do ngx.shared.d:incr("{round}", 1, 0) ngx.sleep(0.01) end end) end }}
+            exit_worker_by_lua_block {{ if ngx.worker.id() == nil then ngx.log(ngx.WARN, "agent {round} ends") end }}
+            server {{ listen 127.0.0.1:%%PORT_0%%; location / {{ content_by_lua_block {{ ngx.print(ngx.shared.d:get(ngx.var.arg_k)) }} }} }} }}"#
+        )
+    };
+    let mut server = Server::start(&conf(1));
+    let turns = |server: &Server, round| {
+        server.get(&format!("/?k={round}")).text().parse::<u64>().unwrap_or(0)
+    };
+    expect_soon("it works", || turns(&server, 1) > 3);
+    server.replace_conf(&conf(2));
+    server.signal(Signal::Hup);
+    expect_soon("the new one works", || turns(&server, 2) > 3);
+    server.expect_error("agent 1 ends");
+    let (old, new) = (turns(&server, 1), turns(&server, 2));
+    expect_soon("the new one goes on", || turns(&server, 2) > new + 5);
+    assert_eq!(turns(&server, 1), old);
+    server.signal(Signal::Quit);
+    assert_eq!(server.wait_exit(), Some(0));
 }

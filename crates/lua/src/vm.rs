@@ -33,6 +33,7 @@ pub(crate) struct Vm {
     pub gen: Arc<Generation>,
     pub block: Block,
     numbers: Cell<u64>,
+    contexts: Contexts,
     begun_ms: u64,
     /// Runs and requests that are over, which Lua has not been told of.
     over: RefCell<Vec<(i32, i64)>>,
@@ -186,6 +187,7 @@ impl Vm {
             gen: Arc::clone(gen),
             block,
             numbers: Cell::new(0),
+            contexts: Contexts::default(),
             begun_ms: clock::mono_ms(),
             over: RefCell::default(),
             has_failed: Cell::new(false),
@@ -281,9 +283,14 @@ impl Vm {
         next
     }
 
-    /// What code has chosen itself is given to nothing else.
-    pub(crate) fn is_taken(&self, number: u64) {
-        self.numbers.set(self.numbers.get().max(number));
+    /// A number for a context that no other has.
+    pub(crate) fn next_context(&self) -> u64 {
+        self.contexts.next()
+    }
+
+    /// Whether code may have a context by a number that it says itself; then it is given to nothing else.
+    pub(crate) fn is_context(&self, number: u64) -> bool {
+        self.contexts.is_taken(number)
     }
 
     /// Has Lua told that a run or a request is over, at the next entry.
@@ -397,6 +404,49 @@ fn text_of(e: &Failure) -> &str {
     }
 }
 
+/// The numbers of `ngx.ctx`s. Libraries know them as C's `int`, so that they do not grow for ever: those of contexts that are
+/// over are given again.
+#[derive(Default)]
+struct Contexts {
+    last: Cell<u64>,
+    over: RefCell<Vec<u64>>,
+}
+
+impl Contexts {
+    /// Libraries can be told of no larger one.
+    const MAX: u64 = i32::MAX as u64;
+    /// So many that are over are known.
+    const OVER_MAX: usize = 4096;
+
+    fn next(&self) -> u64 {
+        if self.last.get() >= Self::MAX {
+            if let Some(number) = self.over.borrow_mut().pop() {
+                return number;
+            }
+        }
+        self.last.set(self.last.get() + 1);
+        self.last.get()
+    }
+
+    /// Lua has forgotten that context.
+    fn is_over(&self, number: u64) {
+        let mut over = self.over.borrow_mut();
+        if over.len() < Self::OVER_MAX && number <= Self::MAX && !over.contains(&number) {
+            over.push(number);
+        }
+    }
+
+    /// Code finds a free place in the table by itself, at most one behind the last.
+    fn is_taken(&self, number: u64) -> bool {
+        if number > self.last.get() + 1 {
+            return false;
+        }
+        self.last.set(self.last.get().max(number));
+        self.over.borrow_mut().retain(|over| *over != number);
+        true
+    }
+}
+
 /// Has Lua told of what is over.
 #[inline]
 fn tell_over(vm: &Vm, engine: &Engine, run: &mut Run) {
@@ -407,6 +457,7 @@ fn tell_over(vm: &Vm, engine: &Engine, run: &mut Run) {
         let Some((what, id)) = vm.over.borrow_mut().pop() else { break };
         if what == entry::FREE {
             engine.forget_context(id);
+            vm.contexts.is_over(id as u64);
             continue;
         }
         let mut state = State::of(Who::Nobody, run, vm);
@@ -585,4 +636,24 @@ fn failed(who: Who<'_>, run: &mut Run, why: &str) -> Step {
     }
     run.outcome = Outcome::Failed;
     Step::Ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_contexts_do_not_grow_for_ever() {
+        let all = Contexts::default();
+        assert_eq!((all.next(), all.next()), (1, 2));
+        assert!(!all.is_taken(4) && all.is_taken(3));
+        assert_eq!(all.next(), 4);
+        [2, 2, 3].iter().for_each(|over| all.is_over(*over));
+        assert!(all.is_taken(3));
+        all.last.set(Contexts::MAX);
+        assert_eq!((all.next(), all.next()), (2, Contexts::MAX + 1));
+        all.is_over(Contexts::MAX + 1);
+        all.is_over(1);
+        assert_eq!((all.next(), all.next()), (1, Contexts::MAX + 2));
+    }
 }

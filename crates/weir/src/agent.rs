@@ -2,7 +2,8 @@
 //! (`enable_privileged_agent`). Whichever worker is the first to serve by a configuration begins it, as it is in the
 //! workers that this is asked for. With the next configuration it ends, and another begins if that asks for one.
 //!
-//! Difference from OpenResty: it is a thread of the process that serves, and has no other rights than that.
+//! Difference from OpenResty: it is a thread of the process that serves, and has no other rights than that. Its timers are told
+//! that it ends, and what goes on nevertheless has a second ([`ENDS_WITHIN_MS`]): there it ends at once, whatever it does.
 
 use crate::globals::Global;
 use crate::workers::{self, Command, Setup, WorkerHandle};
@@ -23,6 +24,9 @@ struct Agents {
     /// No more are begun.
     is_ending: bool,
 }
+
+/// No code of an agent's that is to end goes on for longer: jobs that only one is to do would be done twice.
+const ENDS_WITHIN_MS: u64 = 1000;
 
 static AGENTS: Mutex<Agents> =
     Mutex::new(Agents { newest: None, leaving: Vec::new(), looked_at: 0, is_ending: false });
@@ -85,7 +89,8 @@ pub fn serve(gen: &Arc<Generation>, all: &Arc<AllCounters>) {
 }
 
 fn shutdown_timeout(gen: &Generation) -> Option<u64> {
-    gen.global.get::<Global>().worker_shutdown_timeout.as_option().copied()
+    let timeout_ms = gen.global.get::<Global>().worker_shutdown_timeout.as_option().copied();
+    Some(timeout_ms.map_or(ENDS_WITHIN_MS, |ms| ms.min(ENDS_WITHIN_MS)))
 }
 
 /// There is a newer configuration.
@@ -113,10 +118,14 @@ pub fn tell(command: impl Fn() -> Command) {
     }
 }
 
-/// No more are begun, and those that are there are told.
-pub fn end(command: impl Fn() -> Command) {
+/// No more are begun, and those that are there end: at once, or with what they have.
+pub fn end(gen: &Generation, at_once: bool) {
     agents().is_ending = true;
-    tell(command);
+    let timeout_ms = shutdown_timeout(gen);
+    tell(|| match at_once {
+        true => Command::Stop,
+        false => Command::Quit { timeout_ms, successor: None },
+    });
 }
 
 /// Whether none is left.

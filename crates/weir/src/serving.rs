@@ -245,7 +245,7 @@ impl Serving {
         for w in &self.workers {
             let _ = w.commands.send(Command::Quit { timeout_ms, successor: successor.clone() });
         }
-        agent::end(|| Command::Quit { timeout_ms, successor: None });
+        agent::end(&self.generation, false);
     }
 
     /// What is to be done from time to time while the workers end, and with `at_end` once they have.
@@ -270,7 +270,7 @@ impl Serving {
         for w in &self.workers {
             let _ = w.commands.send(Command::Stop);
         }
-        agent::end(|| Command::Stop);
+        agent::end(&self.generation, true);
     }
 
     /// Whether every worker has ended, and what they left to be shipped is sent or waited for long enough.

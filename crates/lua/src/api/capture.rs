@@ -62,7 +62,6 @@ mod with {
 /// `a`: the target, `b`: arguments, `i`: the method's number, `x`: [`with`]. What it has answered, or the number of what
 /// is to be waited for.
 fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let vm_id = state.vm.next();
     let given = std::mem::take(&mut state.run.given);
     let query = args.b;
     let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
@@ -97,8 +96,9 @@ fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         }
     }
     if options & with::CONTEXT != 0 {
-        super::control::number(&mut part, vm_id, &state.run.vm);
-        state.run.given.context = vm_id;
+        let number = state.vm.next_context();
+        super::control::number(&mut part, number, &state.run.vm);
+        state.run.given.context = number;
     }
     let shares = options & with::SHARE_VARS != 0;
     state.run.captures = state.run.captures.wrapping_add(1);

@@ -31,7 +31,7 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("ctx_base", ANY, ctx_base),
     OpRow::any("ctx_ref", ANY, ctx_ref),
     OpRow::any("ctx_put", ANY, ctx_put),
-    OpRow::any("ctx_fresh", ANY, |state, _, answer| answer.number(state.vm.next() as f64)),
+    OpRow::any("ctx_fresh", ANY, |state, _, answer| answer.number(state.vm.next_context() as f64)),
     OpRow::any("leave_to_others", ANY, leave_to_others),
     OpRow::any("threads", WAITING, |_, _, _| code::TRUE),
     OpRow::any("run", ANY, |state, _, answer| answer.number(state.run.id as f64)),
@@ -406,7 +406,7 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         let Some(secure) = at.conn.secure.get() else { return code::NO_REQUEST };
         let id = match of_handshake(&at.conn, &state.run.vm) {
             0 => {
-                let (id, vm) = (state.vm.next(), Rc::clone(&state.run.vm));
+                let (id, vm) = (state.vm.next_context(), Rc::clone(&state.run.vm));
                 secure.notes.replace(Some(Box::new(Numbered { id, vm })));
                 id
             }
@@ -414,7 +414,8 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         };
         return answer.number(id as f64);
     }
-    let fresh = |state: &State<'_>| Numbered { id: state.vm.next(), vm: Rc::clone(&state.run.vm) };
+    let fresh =
+        |state: &State<'_>| Numbered { id: state.vm.next_context(), vm: Rc::clone(&state.run.vm) };
     let known = match (&state.r, &state.s) {
         (Some(r), _) => r.ctx_ref::<Numbered>(),
         (None, Some(s)) => s.ctx_ref::<Numbered>(),
@@ -423,7 +424,7 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         }
         (None, None) => {
             if state.run.ctx == 0 {
-                state.run.ctx = state.run.id;
+                state.run.ctx = state.vm.next_context();
             }
             return answer.number(state.run.ctx as f64);
         }
@@ -467,15 +468,15 @@ fn ctx_ref(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         }
         (None, None, None) => Some(state.run.ctx).filter(|id| *id != 0),
     };
+    // What C's int cannot say is said to be none.
+    let known = known.filter(|id| i32::try_from(*id).is_ok());
     answer.number(known.map_or(NO_REF, |id| id as f64))
 }
 
 /// What runs has the context of that number from now on; `0`, as nginx's functions say it.
 fn ctx_put(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let Some(id) = u64::try_from(args.i).ok().filter(|id| *id > 0) else {
-        return answer.number(-1.0);
-    };
-    state.vm.is_taken(id);
+    let id = u64::try_from(args.i).ok().filter(|id| *id > 0 && state.vm.is_context(*id));
+    let Some(id) = id else { return answer.number(-1.0) };
     let vm = Rc::clone(&state.run.vm);
     if let Some(at) = &state.run.moment {
         let Some(secure) = at.conn.secure.get() else { return answer.number(NO_REQUEST_CTX) };
