@@ -253,6 +253,21 @@ fn what_is_wrong_is_said() {
         ("PATCH", of("u") + "/0", "{\"max_fails\":1.5}", 400, "UpstreamBadMaxFails"),
         ("PATCH", of("u") + "/0", "{\"fail_timeout\":\"x\"}", 400, "UpstreamBadFailTimeout"),
         ("PATCH", of("u") + "/0", "{\"slow_start\":true}", 400, "UpstreamBadSlowStart"),
+        // No more than the file that they are kept in may say.
+        (
+            "PATCH",
+            of("u") + "/0",
+            "{\"fail_timeout\":9223372036854775808}",
+            400,
+            "UpstreamBadFailTimeout",
+        ),
+        (
+            "POST",
+            of("u"),
+            "{\"server\":\"127.0.0.1:1\",\"slow_start\":18446744073709551615}",
+            400,
+            "UpstreamBadSlowStart",
+        ),
         ("PATCH", of("u") + "/0", "{\"route\":\"a;b\"}", 400, "UpstreamBadRoute"),
         (
             "POST",

@@ -210,6 +210,13 @@ fn a_key_that_is_named_twice_is_refused() {
     assert_eq!(code(&answer), (409, "KeyvalKeyExists".to_string()));
     assert_eq!(server.get("/api/9/http/keyvals/one").text(), "{}");
     assert_eq!(send(&server, "PATCH", ONE, "{\"a\":\"1\",\"a\":\"1\"}").status, 409);
+    // Further below, too.
+    for method in ["POST", "PATCH"] {
+        let answer = send(&server, method, ONE, "{\"a\":{\"value\":\"x\",\"value\":\"y\"}}");
+        assert_eq!(code(&answer), (415, "JsonError".to_string()));
+        assert!(answer.text().contains("is there twice"), "{}", answer.text());
+    }
+    assert_eq!(server.get("/api/9/http/keyvals/one").text(), "{}");
 }
 
 /// Each would read what the other has written.

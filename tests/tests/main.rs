@@ -274,6 +274,7 @@ mod ssl_verify_servers;
 mod state_odd_files;
 mod state_over_upgrade;
 mod state_places;
+mod state_shared;
 mod state_unwritten;
 mod static_conditionals;
 mod static_file_changes;

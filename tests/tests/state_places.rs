@@ -1,7 +1,7 @@
 //! Where `state` files are, and what stands beside them: what cannot work is told when the configuration is read.
 
 use std::fs::Permissions;
-use std::os::unix::fs::{chown, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{chown, symlink, MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use weir_tests::{run_cli, skip};
 
@@ -80,6 +80,29 @@ fn a_directory_that_the_workers_may_not_write_is_told() {
     chown(&dir.0, Some(NOBODY), None).unwrap();
     assert!(!told("user nobody nogroup;", &conf).contains("[warn]"));
     assert!(!told("user root;", &conf).contains("[warn]"));
+}
+
+/// Be it by a link to its directory or to itself, and be it not there yet.
+#[test]
+fn one_file_is_not_for_two() {
+    let dir = Dir::new("links");
+    let (a, b) = (dir.0.join("a"), dir.0.join("b"));
+    std::fs::create_dir(&a).unwrap();
+    symlink("a", &b).unwrap();
+    symlink("a/x", dir.0.join("c")).unwrap();
+    let shown = dir.0.display();
+    for (one, other, is_one) in [
+        ("a/x", "b/x", true),
+        ("c", "b/x", true),
+        ("a/x", "a/../b/./x", true),
+        ("a/x", "b/y", false),
+    ] {
+        let conf = format!(
+            "keyval_zone zone=a:64k state={shown}/{one}; upstream u {{ zone u 64k; state {shown}/{other}; }}"
+        );
+        let text = told("", &conf);
+        assert_eq!(text.contains("is another zone's already"), is_one, "{one} {other}: {text}");
+    }
 }
 
 #[test]

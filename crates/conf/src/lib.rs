@@ -32,8 +32,8 @@ pub use format::format;
 pub use glob::glob;
 pub use loader::{BundleLoader, Loader};
 pub use parse::{
-    full_name, parse, parse_command_line, parse_partial, Options, Parsed, MAX_BLOCK_DEPTH,
-    MAX_INCLUDES, MAX_INCLUDE_DEPTH,
+    full_name, parse, parse_command_line, parse_partial, parse_statements, Options, Parsed,
+    MAX_BLOCK_DEPTH, MAX_INCLUDES, MAX_INCLUDE_DEPTH,
 };
 pub use source::{dump, Attached, FileId, Globbed, Position, SourceFile, Sources, Span};
 pub use suggest::suggest;

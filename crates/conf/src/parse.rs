@@ -78,13 +78,33 @@ pub fn parse_command_line(
     text: &[u8],
     options: &Options,
 ) -> Parsed {
+    parse_text(sources, loader, text, options, Within::CommandLine)
+}
+
+/// Parses text in which directives without blocks stand, wherever it is from.
+pub fn parse_statements(
+    sources: &mut Sources,
+    loader: &dyn Loader,
+    text: &[u8],
+    options: &Options,
+) -> Parsed {
+    parse_text(sources, loader, text, options, Within::Statements)
+}
+
+fn parse_text(
+    sources: &mut Sources,
+    loader: &dyn Loader,
+    text: &[u8],
+    options: &Options,
+    within: Within,
+) -> Parsed {
     let text: Arc<[u8]> = text.into();
     let file = SourceFile { path: Box::default(), text: Arc::clone(&text), is_command_line: true };
     let id = sources.add(file);
     let mut parser = Parser::new(sources, loader, options);
     let mut directives = Vec::new();
     let mut lexer = Lexer::new(&text, id, true);
-    let error = parser.statements(&mut lexer, &Within::CommandLine, 0, &mut directives).err();
+    let error = parser.statements(&mut lexer, &within, 0, &mut directives).err();
     Parsed { directives, error }
 }
 
@@ -113,6 +133,8 @@ enum Within {
     /// The span of the block's name.
     Block(Span),
     CommandLine,
+    /// No block may stand there either.
+    Statements,
 }
 
 struct Parser<'a> {
@@ -203,7 +225,9 @@ impl<'a> Parser<'a> {
                             self.closed(lexer, *name);
                             Ok(())
                         }
-                        Within::File | Within::CommandLine => Err(unexpected_close(lexer)),
+                        Within::File | Within::CommandLine | Within::Statements => {
+                            Err(unexpected_close(lexer))
+                        }
                     }
                 }
                 Statement::Simple(head) => {
@@ -231,6 +255,12 @@ impl<'a> Parser<'a> {
         let refused = |message: String| Err(Diagnostic::emerg(message).at(at).point(name.span));
         if matches!(within, Within::CommandLine) {
             return refused("block directives are not supported in -g option".to_owned());
+        }
+        if matches!(within, Within::Statements) {
+            return refused(format!(
+                "\"{}\" has a block, and no block may stand there",
+                name.to_str()
+            ));
         }
         if name == "include" {
             return refused(messages::not_terminated(&name));

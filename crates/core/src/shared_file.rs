@@ -4,7 +4,10 @@
 //! A text is written beside and takes the name as a whole. Who changes something holds a lock on the directory, reads what
 //! another process has written since, changes that, and writes it. What was read or written last is kept open, so that no
 //! other file can have its number: another number under the name is another process's text (or somebody's who has put
-//! a file there by its name). A file that is changed in place is not read again: it may be half of what it will be.
+//! a file there by its name). A file that is changed in place may be half of what it will be: it is read at the next reload.
+//!
+//! Who may read a new one is its owner alone (pairs may be secrets), and stays as somebody has made it. Behind a link it is the
+//! link's file that is replaced.
 //!
 //! Who only looks is told by [`catch_up`] before an answer that must be the newest, and otherwise by a thread ten times a second.
 //! The thread also writes what could not be written (a full disk, say), after pauses that grow, until it is; so do a reload
@@ -18,7 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use weir_runtime::files::{open_regular, Identity, Pinned, Stamp};
+use weir_base::crc32c::crc32c;
+use weir_runtime::files::{open_regular, private, Identity, Pinned, Stamp};
 
 /// Another process has its turn in a few milliseconds; one that is stopped is not waited for longer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,6 +32,8 @@ const FOLLOW: Duration = Duration::from_millis(100);
 /// What could not be written is tried again after the first pause, then after pauses that double, up to the last.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LAST: Duration = Duration::from_secs(30);
+/// As many links as the system follows.
+const LINKS_MAX: usize = 40;
 
 /// The file, and what this process knows of it.
 pub struct SharedFile {
@@ -41,10 +47,25 @@ pub struct SharedFile {
     is_cleared: AtomicBool,
 }
 
+/// A text that was read or written: the check sum tells of one that was changed in place.
+struct Known {
+    identity: Identity,
+    sum: u32,
+    /// Open, so that no other one gets its number.
+    _file: Pinned,
+}
+
+/// When a file is read whose number is known.
+#[derive(Clone, Copy, PartialEq)]
+enum Same {
+    Stays,
+    IsReadAgain,
+}
+
 /// Files are kept open as long as their numbers are compared with.
 #[derive(Default)]
 struct Seen {
-    known: Option<(Identity, Pinned)>,
+    known: Option<Known>,
     /// What could not be read as what it should be, told once.
     bad: Option<(Identity, Pinned)>,
     /// What could not be opened, or is no regular file, told once.
@@ -115,8 +136,9 @@ impl SharedFile {
     fn is_newer(&self) -> bool {
         let Some(found) = self.named() else { return false };
         let (identity, seen) = (Identity::of(&found), lock(&self.seen));
-        let mut all = seen.known.iter().chain(&seen.bad);
-        all.all(|(known, _)| *known != identity) && seen.odd != Some(Stamp::of(&found))
+        let is_known = seen.known.as_ref().is_some_and(|known| known.identity == identity);
+        let is_bad = seen.bad.as_ref().is_some_and(|(bad, _)| *bad == identity);
+        !is_known && !is_bad && seen.odd != Some(Stamp::of(&found))
     }
 
     /// What has the name now.
@@ -125,7 +147,7 @@ impl SharedFile {
     }
 
     /// Reads what another process has written, in this one's turn.
-    fn read(&self, take: impl Fn(&[u8]) -> Result<(), String>) -> Result<(), String> {
+    fn read(&self, same: Same, take: impl Fn(&[u8]) -> Result<(), String>) -> Result<(), String> {
         let wrong = |e: io::Error| os_text(&e);
         let file = match open_regular(&self.path) {
             Ok(file) => file,
@@ -138,11 +160,17 @@ impl SharedFile {
             }
         };
         let identity = Identity::of(&file.metadata().map_err(wrong)?);
-        if lock(&self.seen).known.as_ref().is_some_and(|(known, _)| *known == identity) {
+        let known =
+            lock(&self.seen).known.as_ref().filter(|k| k.identity == identity).map(|k| k.sum);
+        if known.is_some() && same == Same::Stays {
             return Ok(());
         }
         let mut text = Vec::new();
         (&file).take(self.max_bytes.saturating_add(1)).read_to_end(&mut text).map_err(wrong)?;
+        let sum = crc32c(&text);
+        if known == Some(sum) {
+            return Ok(());
+        }
         let file = Pinned::new(file);
         let taken = match text.len() as u64 > self.max_bytes {
             true => Err(format!("the file has more than {} bytes", self.max_bytes)),
@@ -151,7 +179,8 @@ impl SharedFile {
         let mut seen = lock(&self.seen);
         match &taken {
             Ok(()) => {
-                *seen = Seen { known: Some((identity, file)), ..Seen::default() };
+                let known = Some(Known { identity, sum, _file: file });
+                *seen = Seen { known, ..Seen::default() };
                 // What another process has answered as done counts before what this one could not write.
                 self.is_behind.store(false, Ordering::Relaxed);
             }
@@ -163,9 +192,10 @@ impl SharedFile {
     /// Puts a text in its place as a whole; if that fails, it is tried again later.
     fn write(&self, text: &[u8]) -> io::Result<()> {
         self.is_behind.store(true, Ordering::Relaxed);
-        let file = replace(&self.path, text)?;
+        let file = replace(&place(&self.path), text)?;
         self.is_behind.store(false, Ordering::Relaxed);
-        let known = Some((Identity::of(&file.metadata()?), Pinned::new(file)));
+        let identity = Identity::of(&file.metadata()?);
+        let known = Some(Known { identity, sum: crc32c(text), _file: Pinned::new(file) });
         *lock(&self.seen) = Seen { known, ..Seen::default() };
         Ok(())
     }
@@ -175,14 +205,23 @@ impl SharedFile {
         if self.is_cleared.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (Some(directory), Some(name)) = (self.path.parent(), self.path.file_name()) else {
-            return;
+        let path = place(&self.path);
+        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return };
+        // What another zone is kept in may be called like that.
+        let others: Vec<PathBuf> =
+            those(|_| true).iter().filter_map(|(k, _)| Some(place(k.file()?.path()))).collect();
+        let is_others = |found: &Path| {
+            let is_it = |other: &PathBuf| {
+                other.file_name() == found.file_name() && is_same_file(other, found)
+            };
+            others.iter().any(is_it)
         };
         for found in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             let found_name = found.file_name();
             let rest = name.to_str().and_then(|own| found_name.to_str()?.strip_prefix(own));
             let id = rest.and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".new"));
-            if id.is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit())) {
+            let is_number = |id: &str| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit());
+            if id.is_some_and(is_number) && !is_others(&found.path()) {
                 // If it does not go now, it does no harm.
                 let _ = std::fs::remove_file(found.path());
             }
@@ -192,7 +231,8 @@ impl SharedFile {
     /// Keeps other processes out until it is dropped. `None` where directories cannot be locked, or not opened: what follows
     /// tells of that.
     fn lock_directory(&self) -> Result<Option<File>, Failure> {
-        let Some(Ok(directory)) = self.path.parent().map(File::open) else { return Ok(None) };
+        let path = place(&self.path);
+        let Some(Ok(directory)) = path.parent().map(File::open) else { return Ok(None) };
         let end = Instant::now() + PATIENCE;
         loop {
             match directory.try_lock() {
@@ -220,7 +260,7 @@ pub fn change<T, E: From<Failure>>(
     if all.is_some() {
         file.clear_away();
     }
-    file.read(|text| kept.take(text)).map_err(Failure::Unread)?;
+    file.read(Same::Stays, |text| kept.take(text)).map_err(Failure::Unread)?;
     let done = change()?;
     file.write(&kept.text()).map_err(|e| Failure::Unwritten(os_text(&e)))?;
     Ok(done)
@@ -232,9 +272,13 @@ pub fn change<T, E: From<Failure>>(
 ///
 /// The file cannot be read, in words; what is in memory stays.
 pub fn read(kept: &dyn Kept) -> Result<(), String> {
+    read_if(kept, Same::Stays)
+}
+
+fn read_if(kept: &dyn Kept, same: Same) -> Result<(), String> {
     let Some(file) = kept.file() else { return Ok(()) };
     let _turn = lock(&file.turn);
-    file.read(|text| kept.take(text))
+    file.read(same, |text| kept.take(text))
 }
 
 /// Writes what could not be written before; whether it was this that did it. It blocks.
@@ -243,11 +287,31 @@ fn write_again(kept: &dyn Kept) -> Result<bool, String> {
     let _turn = lock(&file.turn);
     let busy = |_| "another process is writing it".to_string();
     let _all = file.lock_directory().map_err(busy)?;
-    file.read(|text| kept.take(text))?;
+    file.read(Same::Stays, |text| kept.take(text))?;
     if !file.is_behind() {
         return Ok(false);
     }
     file.write(&kept.text()).map(|()| true).map_err(|e| os_text(&e))
+}
+
+/// Where the text is to be: what a link leads to, whether it is there yet or not.
+pub(crate) fn place(path: &Path) -> PathBuf {
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        let Ok(to) = std::fs::read_link(&path) else { break };
+        path = path.parent().map_or_else(|| to.clone(), |directory| directory.join(&to));
+    }
+    path
+}
+
+/// Whether both names lead to one file, or would.
+pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
+    let found = |path: &Path| std::fs::metadata(path).map(|found| Identity::of(&found)).ok();
+    let is_one = |a: &Path, b: &Path| a == b || found(a).is_some_and(|a| found(b) == Some(a));
+    let (a, b) = (&*place(a), &*place(b));
+    // One that is not there yet is known by its folder.
+    let folders = a.parent().zip(b.parent());
+    is_one(a, b) || a.file_name() == b.file_name() && folders.is_some_and(|(a, b)| is_one(a, b))
 }
 
 /// Puts a file in the place of another one as a whole, and gives it.
@@ -261,7 +325,7 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<File> {
         _ => {}
     }
     // A file of its own: what somebody else may have put there is not followed.
-    let mut file = OpenOptions::new().write(true).create_new(true).open(beside)?;
+    let mut file = private(OpenOptions::new().write(true).create_new(true)).open(beside)?;
     // Who may read it stays as somebody has made it.
     if let Ok(before) = std::fs::symlink_metadata(path) {
         if before.is_file() {
@@ -284,7 +348,8 @@ type Follower = (Weak<dyn Kept>, Arc<ErrorLog>);
 /// Of all generations in use.
 static FOLLOWERS: Mutex<Vec<Follower>> = Mutex::new(Vec::new());
 
-/// What other processes write is taken over from now on, as long as it is there; what cannot be read is told to `log`.
+/// What is there counts, whoever has put or changed it, and what other processes write is taken over from now on, as
+/// long as it is there; what cannot be read is told to `log`. It blocks.
 pub fn follow(kept: &Arc<dyn Kept>, log: &Arc<ErrorLog>) {
     static THREAD: Once = Once::new();
     {
@@ -293,6 +358,7 @@ pub fn follow(kept: &Arc<dyn Kept>, log: &Arc<ErrorLog>) {
         all.retain(|(k, _)| k.strong_count() > 0 && !Weak::ptr_eq(k, &own));
         all.push((own, Arc::clone(log)));
     }
+    tell(read_if(&**kept, Same::IsReadAgain), &**kept, log);
     // Without the thread what another process writes is seen with the next question or change.
     THREAD.call_once(|| {
         let _ = std::thread::Builder::new().name("state files".into()).spawn(|| {
@@ -355,10 +421,14 @@ pub fn any_newer() -> bool {
 /// Takes over what other processes have written. It blocks.
 pub fn catch_up() {
     for (kept, log) in newer() {
-        if let (Err(e), Some(file)) = (read(&*kept), kept.file()) {
-            let text = format!("state file \"{}\": {e}", file.path().display());
-            log.log(LogLevel::Error, None, text.as_bytes());
-        }
+        tell(read(&*kept), &*kept, &log);
+    }
+}
+
+fn tell(read: Result<(), String>, kept: &dyn Kept, log: &ErrorLog) {
+    if let (Err(e), Some(file)) = (read, kept.file()) {
+        let text = format!("state file \"{}\": {e}", file.path().display());
+        log.log(LogLevel::Error, None, text.as_bytes());
     }
 }
 

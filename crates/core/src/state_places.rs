@@ -2,10 +2,11 @@
 //! show only when the first change is lost.
 
 use crate::os_text;
+use crate::shared_file::{is_same_file, place};
 use std::path::{Path, PathBuf};
 use weir_conf::Position;
 use weir_module::{slot, Cf, ConfResult, ConfType, Diagnostic, Level, Slots};
-use weir_runtime::files::{self, Identity};
+use weir_runtime::files;
 use weir_runtime::process;
 
 /// Those that the configuration names, and whether anything writes them.
@@ -27,7 +28,7 @@ impl ConfType for StatePlaces {
 /// The file is another directive's: each would read what the other has written.
 pub fn declare(cf: &mut Cf, at: Position, path: &Path) -> ConfResult {
     let places = cf.get::<StatePlaces>();
-    if places.all.iter().any(|(other, _)| is_same(other, path)) {
+    if places.all.iter().any(|(other, _)| is_same_file(other, path)) {
         let text = format!("state file \"{}\" is another zone's already", path.display());
         return Err(Diagnostic::emerg(text)
             .at(at)
@@ -37,12 +38,6 @@ pub fn declare(cf: &mut Cf, at: Position, path: &Path) -> ConfResult {
     Ok(())
 }
 
-/// Whether both name one file, be it by links.
-fn is_same(a: &Path, b: &Path) -> bool {
-    let found = |path: &Path| std::fs::metadata(path).map(|found| Identity::of(&found)).ok();
-    a == b || found(a).is_some_and(|found_a| found(b) == Some(found_a))
-}
-
 /// The configuration has something that writes them.
 pub fn are_written(cf: &mut Cf) {
     cf.get::<StatePlaces>().is_written = true;
@@ -50,12 +45,15 @@ pub fn are_written(cf: &mut Cf) {
 
 /// What is to be told of their folders, each once; `who` writes, or whoever runs this.
 pub fn warnings(global: &Slots, who: Option<&process::Identity>) -> Vec<Diagnostic> {
-    let mut told: Vec<&Path> = Vec::new();
+    let mut told: Vec<PathBuf> = Vec::new();
     let mut out = Vec::new();
     let Some(places) = global.find::<StatePlaces>().filter(|p| p.is_written) else { return out };
     for (path, at) in &places.all {
-        let Some(dir) = path.parent().filter(|dir| !told.contains(dir)) else { continue };
-        told.push(dir);
+        let to = place(path);
+        let Some(dir) = to.parent().filter(|dir| !told.iter().any(|told| told == dir)) else {
+            continue;
+        };
+        told.push(dir.to_path_buf());
         let user = who.map(|who| (who.uid, who.gid));
         let Some(e) = files::refuses_files(dir, user) else { continue };
         let (shown, name) = (dir.display(), who.map(|who| who.name.as_str()));

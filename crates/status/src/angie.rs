@@ -2,12 +2,14 @@
 //! NGINX Plus shows; names, and what stands where, are Angie's (its documentation of `http_api`).
 //!
 //! Differences: what the server does not count is not there (`sent` of resolvers, `passed` of streams, `refs` of servers);
-//! upstreams without a zone are there too, without the field; texts are compact; there is no `/config/` (PRO), and no
+//! upstreams without a zone are there too, without the field; of servers with one address the second is `ADDRESS@2`, where
+//! Angie writes the same name again; texts are compact; there is no `/config/` (PRO), and no
 //! `config_files` and certificates.
 
 use crate::api::begun_anew;
 use crate::tree::gather;
 use bytes::Bytes;
+use std::collections::HashMap;
 use std::sync::Arc;
 use weir_base::date::days_from_civil;
 use weir_core::figures::{write_text, Figure, Figures};
@@ -107,7 +109,7 @@ fn show(r: &mut Request) -> LocalFuture<'_, Flow> {
         let path = path(r);
         let asked = path.trim_end_matches('/').to_string();
         let making = long_text::made(r, move || {
-            let mut tree = gather(&gen, &all, "");
+            let mut tree = gather(&gen, &all, &place(&asked));
             begun_anew(&mut tree);
             let mut figures = Figures::default();
             figures.put("status", status(&tree, &address));
@@ -149,7 +151,19 @@ fn send(r: &mut Request, status: u16, text: Bytes) -> Flow {
     special::finish(r, body)
 }
 
-/// What stands at a path. Names may have slashes: of those that fit the longest is meant.
+/// Where in our tree all is that a path of this one may lead to.
+fn place(asked: &str) -> String {
+    let mut parts = asked.split('/').skip_while(|part| *part != "status").skip(1);
+    match (parts.next(), parts.next()) {
+        (Some("angie"), _) => "/nginx".to_string(),
+        (Some(block @ ("http" | "stream")), Some(zones)) => format!("/{block}/{zones}"),
+        (Some(first), _) => format!("/{first}"),
+        _ => String::new(),
+    }
+}
+
+/// What stands at a path. Names may have slashes: of those that fit the longest is meant
+/// that has what is asked for.
 fn find<'a>(figure: &'a Figure, path: &str) -> Option<&'a Figure> {
     if path.is_empty() {
         return Some(figure);
@@ -159,10 +173,10 @@ fn find<'a>(figure: &'a Figure, path: &str) -> Option<&'a Figure> {
         "" => Some(""),
         rest => rest.strip_prefix('/'),
     };
-    let fit =
-        group.iter().filter_map(|(name, inner)| Some((name.len(), inner, rest(name)?.to_string())));
-    let (_, inner, rest) = fit.max_by_key(|(len, ..)| *len)?;
-    find(inner, &rest)
+    let mut fit: Vec<_> =
+        group.iter().filter_map(|(name, inner)| Some((name.len(), inner, rest(name)?))).collect();
+    fit.sort_by_key(|(len, ..)| std::cmp::Reverse(*len));
+    fit.iter().find_map(|(_, inner, rest)| find(inner, rest))
 }
 
 /// Dates become seconds since 1970.
@@ -359,12 +373,15 @@ fn resolver(of: &Figures) -> Figures {
 
 fn upstream(of: &Figures) -> Figures {
     let mut one = Figures::default();
-    let peers = one.group("peers");
+    let (peers, mut seen) = (one.group("peers"), HashMap::new());
     if let Some(Figure::List(list)) = of.get("peers") {
         for of in list {
             let Figure::Group(of) = of else { continue };
             if let Some(Figure::Text(address)) = of.get("server") {
-                peers.put(address.clone(), peer(of));
+                // Angie names servers with one address alike.
+                let n = seen.entry(address).and_modify(|n| *n += 1).or_insert(1);
+                let name = if *n > 1 { format!("{address}@{n}") } else { address.clone() };
+                peers.put(name, peer(of));
             }
         }
     }
@@ -423,6 +440,8 @@ mod tests {
     fn names_with_slashes_are_found() {
         let mut figures = Figures::default();
         figures.group("unix:/a").put("n", 1);
+        figures.group("unix:/a").group("m").put("b", 3);
+        figures.group("unix:/a/m").put("n", 4);
         figures.group("unix:/a/b").put("n", 2);
         let all = Figure::Group(figures);
         for (path, expected) in [
@@ -430,6 +449,8 @@ mod tests {
             ("unix:/a/b/n", Some(2)),
             ("unix:/a/x", None),
             ("unix:/a/n/x", None),
+            ("unix:/a/m/b", Some(3)),
+            ("unix:/a/b/m", None),
             ("unix:", None),
         ] {
             assert_eq!(find(&all, path), expected.map(Figure::Number).as_ref(), "{path}");

@@ -67,7 +67,7 @@ const ROWS: &[Row] = &[Row::new(
      anew as the API shows them, over an upgrade too; metrics and logs go on. There is no /license (build ends in -r32, \
      the last release of NGINX Plus without it) and no /stream/zone_sync. With a path (\"api /status/;\", which may have \
      variables) it is Angie's tree, read only, down to single figures (/status/http/server_zones/NAME/requests/total; date=epoch has dates \
-     as seconds): without what is not counted (passed of streams, sent of resolvers, refs), certificates, config_files and /config/.",
+     as seconds; of several servers with one address the second is ADDRESS@2): without what is not counted (passed of streams, sent of resolvers, refs), certificates, config_files and /config/.",
 )];
 
 /// The directive.

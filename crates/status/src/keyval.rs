@@ -63,7 +63,7 @@ impl<S: Session> Rows<S> {
             set_zone::<S>,
         )
         .note(
-            "NGINX Plus's. The api changes it. state= names a file that it is kept in, as JSON: its directory is to be the \
+            "NGINX Plus's. The api changes it. state= names a file that it is kept in, as JSON (a new one is its owner's alone to read): its directory is to be the \
              workers' user's; what another process writes there while one takes the other's place counts within 0.1 s, and what cannot be written (a full disk) is tried again until it can be. Of several subnets (type=ip) or beginnings (type=prefix) that fit, the longest counts. sync \
              is refused: machines are told of changes one by one.",
         ),
@@ -306,7 +306,6 @@ fn begin(gen: &Arc<Generation>, main: &Slots) {
         let zone: Arc<dyn Kept> = Arc::clone(zone) as _;
         shared_file::follow(&zone, &gen.error_log);
     }
-    shared_file::catch_up();
 }
 
 fn value<S: Session>(s: &mut S, arg: &VarArg, out: &mut Vec<u8>) -> bool {

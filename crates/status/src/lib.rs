@@ -7,6 +7,7 @@ mod dashboard;
 mod keyval;
 pub mod machines;
 mod metrics;
+mod strict;
 mod tree;
 mod visitors;
 mod vts;

@@ -93,6 +93,8 @@ impl ConfType for VtsLoc {
 
 /// The module's own bound.
 const BUCKETS_MAX: usize = 32;
+/// A thousand years.
+const BUCKET_MAX_MS: u64 = 31_557_600_000_000;
 
 fn set_buckets(cf: &mut Cf, d: &Directive) -> ConfResult {
     if d.args.len() > BUCKETS_MAX {
@@ -102,6 +104,12 @@ fn set_buckets(cf: &mut Cf, d: &Directive) -> ConfResult {
     for i in 0..d.args.len() {
         let ms = units::parse_fixed(d.arg(i), 3).filter(|ms| *ms > 0);
         let ms = ms.ok_or_else(|| d.invalid(i).hint("write seconds, as 0.005".to_string()))?;
+        if ms > BUCKET_MAX_MS {
+            return Err(d.bad(i, "a request never takes that long").hint(format!(
+                "leave it out: the last bucket may be up to {} seconds",
+                BUCKET_MAX_MS / 1000
+            )));
+        }
         if bounds.last().is_some_and(|last| *last >= ms) {
             return Err(d.bad(i, "each is to be more than the one before"));
         }

@@ -30,7 +30,7 @@ pub fn build<S: Asks>(cf: &mut Cf, main: &mut Slots, outer: &Outer) -> ConfResul
         return Err(zones::undeclared(zone));
     }
     for u in &mut main.declared {
-        if let (Some((path, _)), Some(_)) = (&u.state, &u.zone) {
+        if let (Some(path), Some(_)) = (&u.state, &u.zone) {
             state_places::declare(cf, u.at, path)?;
         }
         u.zone_bytes = u.zone.as_ref().map_or(0, |zone| zones::size_of(cf, zone));
@@ -78,7 +78,7 @@ fn build_group<S: Asks>(
     }
     // One with a zone may be changed while it serves.
     if !hosts.is_empty() || u.explicit && u.zone.is_some() {
-        let state = u.state.as_ref().map(|(path, text)| StateFile::new::<S>(path.clone(), *text));
+        let state = u.state.clone().map(StateFile::new::<S>);
         let asked = (outer.of(u), u.dynamic);
         let live = Live::new(names::plan::<S>(u)?, fixed, hosts, state, asked);
         for (name, targets) in found.iter().filter(|(_, targets)| !targets.is_empty()) {

@@ -66,8 +66,7 @@ pub(crate) struct Declared {
     /// `dynamic_resolve`
     pub dynamic: Option<Fallback>,
     /// The file that its servers stand in: there may be none.
-    /// With what it said.
-    pub state: Option<(PathBuf, u32)>,
+    pub state: Option<PathBuf>,
     pub zone: Option<Vec<u8>>,
     /// As it is given there, or where else it is named.
     pub zone_bytes: u64,

@@ -397,7 +397,6 @@ fn compose(entries: &[Entry]) -> (Peers, [Vec<u64>; 2]) {
 /// goes wrong is told to `log`.
 pub fn start(main: &Slots, log: &Arc<ErrorLog>) {
     main.get::<UpstreamMain>().live().for_each(|live| live.start(log));
-    shared_file::catch_up();
 }
 
 #[cfg(test)]

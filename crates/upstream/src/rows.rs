@@ -106,7 +106,7 @@ impl<S: Asks> Rows<S> {
             "In nginx it is part of the commercial version. The api writes the file when it changes servers, if the \
              upstream has a zone: its directory is to be the workers' user's. It is read when the configuration is, and \
              one that is not there has no servers yet. One that is put in its place as a whole counts at once, as what \
-             another process writes while it takes this one's place. Servers' numbers stand in it as comments. What cannot be written (a full disk) is tried again until it can be.",
+             another process writes while it takes this one's place; one that is changed in place counts from the next reload. A new one is its owner's alone to read. Servers' numbers stand in it as comments. What cannot be written (a full disk) is tried again until it can be.",
         ),
         Row::new(
             "least_conn",

@@ -5,8 +5,7 @@ use crate::conf::UpstreamMain;
 use crate::rows::{put_server, with_state};
 use std::io;
 use std::sync::Arc;
-use weir_base::crc32c::crc32c;
-use weir_conf::{parse_command_line, Loader, Options, Sources};
+use weir_conf::{parse_statements, Loader, Options, Sources};
 use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive};
 
 /// What stands in the file includes nothing.
@@ -25,7 +24,16 @@ impl Loader for Nothing {
 /// Text in which directives stand, as in the block itself.
 pub(crate) fn statements(text: &[u8]) -> ConfResult<Vec<Directive>> {
     let options = Options::for_main(b"");
-    parse_command_line(&mut Sources::default(), &Nothing, text, &options).into_result()
+    parse_statements(&mut Sources::default(), &Nothing, text, &options).into_result()
+}
+
+/// What stands in such a file: servers and nothing else.
+pub(crate) fn servers(text: &[u8]) -> ConfResult<Vec<Directive>> {
+    let all = statements(text)?;
+    match all.iter().find(|d| d.name.as_bytes() != b"server" || d.is_block() || d.args.is_empty()) {
+        None => Ok(all),
+        Some(d) => Err(Diagnostic::emerg(format!("\"{}\" is no server", d.name.to_str()))),
+    }
 }
 
 /// Reads the file; one that is not there yet has no servers.
@@ -43,15 +51,11 @@ pub(crate) fn set<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
             return Err(d.bad(0, format!("open() \"{}\" failed ({why})", path.display())));
         }
     };
-    cf.get::<UpstreamMain>().current().state = Some((path.clone(), crc32c(&text)));
+    cf.get::<UpstreamMain>().current().state = Some(path.clone());
     // Places in the file are none of the configuration's: what is wrong is told at the directive.
     let wrong =
         |e: Diagnostic| d.bad(0, format!("{} in state file \"{}\"", e.message, path.display()));
-    for server in &statements(&text).map_err(wrong)? {
-        if server.name.as_bytes() != b"server" || server.is_block() || server.args.is_empty() {
-            let text = format!("\"{}\" is no server", server.name.to_str());
-            return Err(wrong(Diagnostic::emerg(text)));
-        }
+    for server in &servers(&text).map_err(wrong)? {
         put_server::<S>(cf, server).map_err(wrong)?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! What clients send: JSON, in bounds.
 
 use super::refusal::{Outcome, Refusal};
+use crate::strict::inner_names_are_there_once;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -76,6 +77,7 @@ impl<'de> Deserialize<'de> for Members {
 pub(super) fn members(body: &[u8]) -> Outcome<Vec<(String, Input)>> {
     let wrong = |text: String| Refusal::new(415, "JsonError", text);
     let Members(members) = serde_json::from_slice(body).map_err(|e| wrong(e.to_string()))?;
+    inner_names_are_there_once(body).map_err(wrong)?;
     match members.len() {
         0..=MEMBERS_MAX => Ok(members),
         _ => Err(wrong(format!("it has more than {MEMBERS_MAX} members"))),

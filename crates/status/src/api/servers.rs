@@ -217,11 +217,10 @@ impl Servers {
     }
 }
 
+/// A number is bounded as a text is: what is taken is read from the state file again.
 fn seconds(value: &Input) -> Option<u64> {
-    match value.text() {
-        Some(text) => units::parse_sec(text.as_bytes()),
-        None => value.number(),
-    }
+    let text = value.text().or_else(|| value.number().map(|n| n.to_string()))?;
+    units::parse_sec(text.as_bytes())
 }
 
 fn refusal(fault: &Fault, name: &str, id: Option<u64>) -> Refusal {

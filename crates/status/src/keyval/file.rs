@@ -2,6 +2,7 @@
 //! 1970) until when a pair is there.
 
 use super::store::{Entry, Fault, Kind, Store};
+use crate::strict::names_are_there_once;
 use serde_json::Value;
 use weir_core::figures::write_text;
 use weir_runtime::clock;
@@ -46,6 +47,7 @@ fn date(said: &Value) -> Option<u64> {
 /// zone says, as one that the API puts.
 pub(super) fn fill(store: &mut Store, text: &[u8], timeout_ms: Option<u64>) -> Result<(), String> {
     let value: Value = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+    names_are_there_once(text)?;
     let Value::Object(all) = value else { return Err("it is to be an object".to_string()) };
     let (now_ms, wall_ms) = (clock::mono_ms(), wall_ms());
     for (key, value) in all {
@@ -116,7 +118,10 @@ mod tests {
         assert_eq!(again.find("a\"\\\n\u{e9}".as_bytes(), now), Some(&b"v\"\n"[..]));
         assert!(again.find(b"b", now).is_some() && again.find(b"b", now + 70_000).is_none());
         assert!(again.find(b"c", now + 70_000).is_some());
-        for wrong in ["", "[]", "{\"a\":1}", "{\"a\":{\"value\":1}}", "{\"\":\"x\"}"] {
+        let twice = "{\"d\":\"1\",\"d\":\"2\"}";
+        let inner = "{\"d\":{\"value\":\"x\",\"expire\":1,\"expire\":99999999999999}}";
+        for wrong in ["", "[]", twice, inner, "{\"a\":1}", "{\"a\":{\"value\":1}}", "{\"\":\"x\"}"]
+        {
             assert!(fill(&mut again, wrong.as_bytes(), None).is_err(), "{wrong}");
         }
     }

@@ -1,30 +1,28 @@
 //! Servers that stand in a `state` file, over a reload: those in memory are newer than what a configuration has read of
 //! the file, and requests of the configuration before may still change them. The newer upstream takes them over with
 //! their numbers when it is made and once more when it begins to serve; from then on it is changed instead of the older
-//! one. A file that somebody else has written counts as it was read.
+//! one. Both have one `SharedFile`, which knows what those in memory were read from or written to.
 //!
-//! What another process has written meanwhile (`core::shared_file`) is taken over as the file has it. Behind each server stands
+//! What somebody else has written meanwhile, another process or by hand, counts (`core::shared_file`): it is taken over as the
+//! file has it. Behind each server stands
 //! its number there, as a comment, so that a number means the same server whichever process is asked.
 
 use super::editing::{Editable, SERVERS_MAX};
 use super::hosts::Named;
 use super::{Current, Entry, Live, ALL};
 use crate::asks::Asks;
+use crate::balance::is_ring_too_large;
 use crate::conf::{NamedHost, Server};
 use crate::names;
 use crate::peers::{Peer, PeerAddr};
 use crate::rows::read_server;
-use crate::state_file::statements;
-use std::collections::VecDeque;
+use crate::state_file::servers;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use weir_base::crc32c::crc32c;
+use std::sync::{Arc, PoisonError, Weak};
 use weir_core::shared_file::{Kept, SharedFile};
-use weir_module::{ConfResult, Directive};
+use weir_module::{ConfResult, Diagnostic, Directive};
 
-/// So many of the texts that a file has had are known again.
-const TEXTS_MAX: usize = 4096;
 /// The longest file that is read while the process serves: more than all servers take that there may be.
 const TEXT_MAX_BYTES: u64 = 4 << 20;
 /// What stands before a server's number, behind it in its line.
@@ -36,49 +34,29 @@ pub(crate) struct StateFile {
     pub file: Arc<SharedFile>,
     /// A `server` of its protocol.
     pub reads: fn(&Directive) -> ConfResult<Server>,
-    /// The check sum of what was read.
-    read: u32,
-    /// Those of what was read and written, by the configurations before, too.
-    texts: Texts,
 }
 
 /// Its servers, and the names that some come from.
 type All = (Vec<Entry>, Vec<Named>);
 
-type Texts = Arc<Mutex<VecDeque<u32>>>;
-
 impl StateFile {
-    /// `text`: the check sum of what was read.
-    pub(crate) fn new<S: Asks>(path: PathBuf, text: u32) -> StateFile {
-        let texts = Arc::new(Mutex::new(VecDeque::from([text])));
-        let file = SharedFile::new(path, TEXT_MAX_BYTES);
-        StateFile { file, reads: read_server::<S>, read: text, texts }
+    /// Nothing is read.
+    pub(crate) fn new<S: Asks>(path: PathBuf) -> StateFile {
+        StateFile { file: SharedFile::new(path, TEXT_MAX_BYTES), reads: read_server::<S> }
     }
 
-    /// Such a text is about to be written, or is read.
-    fn knows_now(&self, text: &[u8]) {
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        if texts.len() >= TEXTS_MAX {
-            texts.pop_front();
-        }
-        texts.push_back(crc32c(text));
-    }
-
-    /// Whether what the other was read from is a text of this one's own.
-    fn knows(&self, other: &StateFile) -> bool {
-        let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        self.file.path() == other.file.path() && texts.contains(&other.read)
+    fn is_at_the_place_of(&self, other: &StateFile) -> bool {
+        self.file.path() == other.file.path()
     }
 }
 
 impl Live {
-    /// Its servers and the next number, if the file is read as this one knows it; otherwise the number alone, so
-    /// that none means another server than before.
+    /// Its servers and the next number, if they stand in the same file; otherwise the number alone, so that none means
+    /// another server than before.
     pub(super) fn kept_for(&self, state: &mut StateFile) -> (Option<All>, u64) {
         let current = self.lock();
-        let known = self.state.as_ref().filter(|own| own.knows(state));
+        let known = self.state.as_ref().filter(|own| own.is_at_the_place_of(state));
         let all = known.map(|own| {
-            state.texts = Arc::clone(&own.texts);
             state.file = Arc::clone(&own.file);
             (current.entries.clone(), current.hosts.clone())
         });
@@ -93,7 +71,7 @@ impl Live {
             let own = all.iter().position(|l| std::ptr::eq(l.as_ptr(), Arc::as_ptr(self)));
             let older = all.iter().take(own.unwrap_or(0)).rev().filter_map(Weak::upgrade);
             let is_it = |l: &Arc<Live>| {
-                l.state.as_ref().is_some_and(|s| s.file.path() == state.file.path())
+                l.state.as_ref().is_some_and(|own| own.is_at_the_place_of(state))
                     && super::zone_of(&l.plan) == super::zone_of(&self.plan)
             };
             older.filter(is_it).find(|l| l.lock().successor.is_none())
@@ -102,11 +80,9 @@ impl Live {
         // The older one first, here and nowhere else both.
         let mut older = before.lock();
         let mut current = self.lock();
-        if before.state.as_ref().is_some_and(|own| own.knows(state)) {
-            current.next_id = current.next_id.max(older.next_id);
-            current.hosts.clone_from(&older.hosts);
-            self.publish(&mut current, older.entries.clone());
-        }
+        current.next_id = current.next_id.max(older.next_id);
+        current.hosts.clone_from(&older.hosts);
+        self.publish(&mut current, older.entries.clone());
         older.successor = Some(Arc::clone(self));
     }
 }
@@ -118,14 +94,10 @@ impl Kept for Live {
 
     fn take(&self, text: &[u8]) -> Result<(), String> {
         let Some(state) = &self.state else { return Ok(()) };
-        let directives = statements(text).map_err(|e| e.message)?;
-        let servers: ConfResult<Vec<Server>> = directives.iter().map(state.reads).collect();
-        let servers = servers.map_err(|e| e.message)?;
-        if servers.len() > SERVERS_MAX {
-            return Err(format!("it has more than {SERVERS_MAX} servers"));
-        }
+        let servers = servers(text).and_then(|all| all.iter().map(state.reads).collect());
+        let servers: Vec<Server> = servers.map_err(|e: Diagnostic| e.message)?;
+        self.may_have(&servers)?;
         let (numbers, next_id) = numbers(&String::from_utf8_lossy(text));
-        state.knows_now(text);
         Editable::on_newest_of(self, |newest, current| {
             current.next_id = current.next_id.max(next_id);
             let numbers = (numbers.len() == servers.len()).then_some(&numbers[..]);
@@ -135,17 +107,37 @@ impl Kept for Live {
     }
 
     fn text(&self) -> Vec<u8> {
-        Editable::on_newest_of(self, |newest, current| {
-            let text = newest.lines(current).into_bytes();
-            if let Some(state) = &newest.state {
-                state.knows_now(&text);
-            }
-            text
-        })
+        Editable::on_newest_of(self, |newest, current| newest.lines(current).into_bytes())
     }
 }
 
 impl Live {
+    /// What the directive would say of them when the configuration is read.
+    fn may_have(&self, servers: &[Server]) -> Result<(), String> {
+        if servers.len() > SERVERS_MAX {
+            return Err(format!("it has more than {SERVERS_MAX} servers"));
+        }
+        let method = &self.plan.method;
+        for (is_there, refuses, name) in [
+            (servers.iter().any(|s| s.backup), method.refuses_backup(), "backup"),
+            (
+                servers.iter().any(|s| s.slow_start_secs > 0),
+                method.refuses_slow_start(),
+                "slow_start",
+            ),
+        ] {
+            if is_there && refuses {
+                return Err(format!("balancing method does not support parameter \"{name}\""));
+            }
+        }
+        let peers: Vec<Peer> =
+            servers.iter().filter(|s| !s.backup).filter_map(fixed).map(|(peer, _)| peer).collect();
+        match is_ring_too_large(method, peers.iter()) {
+            true => Err("its servers have too much weight".to_string()),
+            false => Ok(()),
+        }
+    }
+
     /// Puts the servers of the file in the place of those there are; by `numbers`, or else by what they are.
     fn take_servers(&self, current: &mut Current, servers: &[Server], numbers: Option<&[u64]>) {
         let (children, mut before): (Vec<Entry>, Vec<Entry>) =
