@@ -124,14 +124,6 @@ pub(crate) struct Sink {
     pub health: Health,
 }
 
-impl Sink {
-    fn write(&self, text: &[u8]) -> std::io::Result<()> {
-        let written = self.file.write(text);
-        written.as_ref().err().iter().for_each(|e| self.health.note(e));
-        written
-    }
-}
-
 /// When writing last failed, in Unix seconds, so that a full disk is neither waited for nor
 /// complained about with every request.
 #[derive(Default)]
@@ -453,7 +445,7 @@ fn write<S: Logged>(s: &mut S, conf: &LogLoc, log: &AccessLog) {
             if sink.buffering.is_some() {
                 return buffer::append(s, sink, &log.format);
             }
-            let written = line(s, &log.format, |line| sink.write(line));
+            let written = line(s, &log.format, |line| sink.file.write(line));
             report(s, &sink.health, &sink.file.path, written);
             tell_loss(s, &sink.file);
         }
@@ -472,7 +464,6 @@ fn write<S: Logged>(s: &mut S, conf: &LogLoc, log: &AccessLog) {
                 Ok(file) => {
                     use std::io::Write;
                     let written = line(s, &log.format, |line| (&*file).write_all(line));
-                    written.as_ref().err().iter().for_each(|e| health.note(e));
                     report(s, health, &shown, written);
                 }
                 Err(e) => {
@@ -515,7 +506,13 @@ fn report<S: Session>(
     written: std::io::Result<()>,
 ) {
     let Err(e) = written else { return };
-    if let Some(text) = health.failed(path, &e) {
+    health.note(&e);
+    tell_failure(s, health, path, &e);
+}
+
+/// Tells of what has failed some time ago.
+fn tell_failure<S: Session>(s: &S, health: &Health, path: &std::path::Path, e: &std::io::Error) {
+    if let Some(text) = health.failed(path, e) {
         s.log(LogLevel::Alert, &text);
     }
 }

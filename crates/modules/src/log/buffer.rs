@@ -111,13 +111,21 @@ impl Gathered {
 }
 
 fn put(sink: &Sink, text: &[u8]) -> io::Result<()> {
+    let written = put_now(sink, text);
+    if let Err(e) = &written {
+        sink.health.note(e);
+    }
+    written
+}
+
+fn put_now(sink: &Sink, text: &[u8]) -> io::Result<()> {
     match sink.buffering.and_then(|b| b.gzip_level) {
         Some(level) => {
             let mut packed = GzEncoder::new(Vec::new(), Compression::new(level));
             packed.write_all(text)?;
-            sink.write(&packed.finish()?)
+            sink.file.write(&packed.finish()?)
         }
-        None => sink.write(text),
+        None => sink.file.write(text),
     }
 }
 
@@ -141,7 +149,9 @@ pub fn append<S: Logged>(s: &mut S, sink: &Arc<Sink>, format: &Format) {
         }
     }
     give_back(sink, text);
-    super::report(s, &sink.health, &sink.file.path, written);
+    if let Err(e) = written {
+        super::tell_failure(s, &sink.health, &sink.file.path, &e);
+    }
     super::tell_loss(s, &sink.file);
 }
 
