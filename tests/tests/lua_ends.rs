@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 use weir_tests::h2::H2;
-use weir_tests::{expect_soon, Server, Setup, Signal};
+use weir_tests::{expect_soon, Client, Server, Setup, Signal};
 
 const CONF: &str = r#"worker_shutdown_timeout 100ms; events {} error_log %%DIR%%/error.log info; http { http2 on; default_type text/plain;
     log_format l "$uri $status $body_bytes_sent"; access_log %%DIR%%/access.log l;
@@ -11,6 +11,22 @@ const CONF: &str = r#"worker_shutdown_timeout 100ms; events {} error_log %%DIR%%
 
 fn start(locations: &str) -> Server {
     Setup::new(&CONF.replace("%%LOCATIONS%%", locations)).start()
+}
+
+/// One that is one process, which can be stopped while a client sends.
+fn start_alone(locations: &str) -> Server {
+    let conf = CONF.replace("%%LOCATIONS%%", locations);
+    Setup::new(&format!("master_process off; {conf}")).start()
+}
+
+/// The server has the request and the end when it first looks.
+fn send_with_end(server: &Server, request: &str) -> Client {
+    server.signal(Signal::Stop);
+    let mut client = server.connect();
+    client.send(request.as_bytes());
+    client.shutdown_write();
+    server.signal(Signal::Cont);
+    client
 }
 
 /// nginx ends them without a word to the client, and logs them.
@@ -58,20 +74,13 @@ fn requests_that_are_cut_are_logged() {
 /// Who sends the end together with the request waits for the answer; who has gone does not.
 #[test]
 fn a_client_may_end_its_side_with_its_request() {
-    let server = start(
+    let server = start_alone(
         r#"lua_check_client_abort on;
         location /short { content_by_lua_block { ngx.sleep(0.1) ngx.say("answer") } }
         location /long { content_by_lua_block { ngx.log(ngx.WARN, "begun") ngx.sleep(30) } }"#,
     );
-    let send_with_end = |path: &str| {
-        // The server has both when it first looks.
-        server.signal(Signal::Stop);
-        let mut client = server.connect();
-        client.send(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes());
-        client.shutdown_write();
-        server.signal(Signal::Cont);
-        client
-    };
+    let send_with_end =
+        |path: &str| send_with_end(&server, &format!("GET {path} HTTP/1.0\r\n\r\n"));
     let answer = send_with_end("/short").read_to_end();
     assert!(answer.ends_with(b"\r\n\r\nanswer\n"), "{}", String::from_utf8_lossy(&answer));
     assert_eq!(server.log_lines("access.log", 1), ["/short 200 7"]);
@@ -174,7 +183,7 @@ fn of_an_answer_that_breaks_off_only_what_was_flushed_is_sent() {
 /// Neither a rate that is waited for nor a body that ends too early is a reason to think that it has gone.
 #[test]
 fn one_that_has_ended_its_side_is_answered_slowly_too() {
-    let server = start(
+    let server = start_alone(
         r#"location /file { limit_rate 60k; root %%DIR%%; }
         location /lua { limit_rate 60k; content_by_lua_block { ngx.print(("x"):rep(100000)) } }
         location /socket { content_by_lua_block { local socket = ngx.req.socket()
@@ -193,9 +202,8 @@ fn one_that_has_ended_its_side_is_answered_slowly_too() {
             answer.len()
         );
     }
-    let mut client = server.connect();
-    client.send(b"POST /socket HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n0123456789");
-    client.shutdown_write();
+    let request = "POST /socket HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n0123456789";
+    let mut client = send_with_end(&server, request);
     let answer = String::from_utf8(client.read_to_end()).unwrap();
     assert!(answer.contains("nil client aborted 0123456789\n"), "{answer}");
 }

@@ -5,6 +5,10 @@ use std::io;
 use std::sync::mpsc;
 use tokio::sync::oneshot;
 
+/// Address space for its stack, which takes memory as far as it is used. Lua's coroutines within coroutines take some 100
+/// bytes each, and may be 25,000.
+const STACK_BYTES: usize = 16 << 20;
+
 /// A thread of its own. It ends when nobody can ask it any more, after the work at hand.
 pub struct OwnThread<W, T> {
     work: mpsc::Sender<(W, oneshot::Sender<T>)>,
@@ -21,7 +25,8 @@ impl<W: Send + 'static, T: Send + 'static> OwnThread<W, T> {
         begin: impl FnOnce() -> F + Send + 'static,
     ) -> io::Result<OwnThread<W, T>> {
         let (work, asked) = mpsc::channel::<(W, oneshot::Sender<T>)>();
-        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
+        thread.spawn(move || {
             let mut does = begin();
             while let Ok((work, done)) = asked.recv() {
                 // Whoever has asked may have gone.

@@ -15,7 +15,7 @@ local waiting = setmetatable({}, { __mode = "k" })
 local resumed
 
 -- Each coroutine within another takes of the worker's own stack, which has an end.
-local NESTED_MAX = 8000
+local NESTED_MAX = 25000
 local nested = 0
 
 local function woken(co, ...)
