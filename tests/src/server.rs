@@ -164,7 +164,7 @@ impl Server {
     }
 
     pub fn error_log(&self) -> String {
-        self.read("error.log")
+        crate::windows::in_words_of_linux(self.read("error.log"))
     }
 
     /// Waits for this text in the error log.
@@ -392,7 +392,10 @@ pub fn run_cli(arguments: &[&str], conf: &str) -> CliOutput {
     setup.write("nginx.conf", setup.conf());
     let output = command(setup.dir()).args(arguments).output().expect("the binary runs");
     let dir = setup.dir().display().to_string();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&dir, "DIR");
+    let text = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        crate::windows::in_words_of_linux(text).replace(&dir, "DIR")
+    };
     CliOutput {
         code: output.status.code().unwrap_or(-1),
         stdout: text(&output.stdout),

@@ -122,6 +122,19 @@ fn compiled(folder: &Path, name: &str, text: &str, options: &[&str]) -> Result<(
     }
 }
 
+/// Which tests are not run, by the beginning of their names, and why.
+fn left_out(root: &Path) -> Result<Vec<(String, String)>, String> {
+    let path = root.join("tests/windows.tsv");
+    let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let rows = text.lines().filter(|line| !line.starts_with('#'));
+    let row = |line: &str| {
+        let (name, why) = line.split_once('\t')?;
+        (!why.is_empty()).then(|| (name.to_owned(), why.to_owned()))
+    };
+    rows.map(|line| row(line).ok_or_else(|| format!("tests/windows.tsv: no reason: {line}")))
+        .collect()
+}
+
 /// A script that has wine run that program.
 fn script(root: &Path, name: &str) -> Result<PathBuf, String> {
     let folder = place(root).join("run");
@@ -148,7 +161,12 @@ fn test(root: &Path, filter: &[&str]) -> Result<(), String> {
         .status();
     started.map_err(|e| format!("wine: {e}"))?;
     let mut tests = crate::cargo::command(root, &["test", "--package", "weir-tests"]);
-    tests.args(["--test", "blackbox", "--"]).args(filter).env("WEIR_BIN", script(root, "weir")?);
+    tests.args(["--test", "blackbox", "--"]).args(filter);
+    for (name, why) in left_out(root)? {
+        println!("skipped: {name}: {why}");
+        tests.args(["--skip", &name]);
+    }
+    tests.env("WEIR_BIN", script(root, "weir")?);
     tests.env("WEIR_WINDOWS_EVENTS", script(root, "events")?);
     match tests.status() {
         Ok(status) if status.success() => Ok(()),

@@ -221,6 +221,11 @@ struct Known {
 }
 
 fn known(path: &Path) -> Known {
+    let Known { path, collection } = known_here(path);
+    Known { path: paths::comparable(path), collection: paths::comparable(collection) }
+}
+
+fn known_here(path: &Path) -> Known {
     let plain: PathBuf = path.components().collect();
     for dir in plain.ancestors().skip(1) {
         if let (Ok(real), Ok(rest)) = (fs::canonicalize(dir), plain.strip_prefix(dir)) {

@@ -18,6 +18,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::task::{ready, Context, Poll};
 
+/// Whether several sockets may have one address, among which the system chooses (`reuseport`). Windows: all workers have one.
+pub const HAS_REUSEPORT: bool = cfg!(unix);
+
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ListenAddr {

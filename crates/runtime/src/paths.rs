@@ -36,6 +36,15 @@ const NO_NAME: &str = "<no name>";
 /// Whether names that differ in case alone are one file's.
 pub const IGNORES_CASE: bool = cfg!(windows);
 
+/// A path in the form that all that lead to one file have, as far as names say it. Windows: with slashes one way, and in
+/// lower case.
+pub fn comparable(path: Vec<u8>) -> Vec<u8> {
+    if !cfg!(windows) {
+        return path;
+    }
+    String::from_utf8_lossy(&path).replace('\\', "/").to_lowercase().into_bytes()
+}
+
 /// What a URI adds to the path of a folder: itself, or what names nothing where the system would take it for
 /// something else than it says.
 #[cfg(unix)]

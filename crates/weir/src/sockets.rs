@@ -106,7 +106,7 @@ impl Bound {
 }
 
 fn per_worker(addr: &ListenAddr, options: &ListenOptions) -> bool {
-    options.reuseport && addr.ip().is_some()
+    listen::HAS_REUSEPORT && options.reuseport && addr.ip().is_some()
 }
 
 /// The sockets that `first` names, as handles that are in `old` where they are of the same socket;

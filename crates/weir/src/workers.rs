@@ -766,7 +766,7 @@ fn accepted(
     let Some(at) = gen.shared.listens.place(&listener.addr) else {
         return true;
     };
-    let own = gen.shared.listens[at].options.reuseport;
+    let own = listen::HAS_REUSEPORT && gen.shared.listens[at].options.reuseport;
     Counters::add(&worker.counters.accepted, 1);
     if worker.connections.get() >= worker.connections_max.get() && !state.make_room() {
         return own;
