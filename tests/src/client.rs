@@ -79,6 +79,17 @@ impl Peer {
         })
     }
 
+    /// A request with a body of JSON.
+    #[track_caller]
+    pub fn send_json(&self, method: &str, path: &str, body: &str) -> Response {
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        self.exchange(method, text.as_bytes())
+    }
+
     /// Sends raw bytes and reads all there is until the other side closes.
     #[track_caller]
     pub fn raw(&self, bytes: &[u8]) -> Vec<u8> {

@@ -25,12 +25,7 @@ fn start(a: &Origin) -> Server {
 }
 
 fn send(server: &Server, method: &str, path: &str, body: &str) -> Response {
-    let text = format!(
-        "{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    server.exchange(method, text.as_bytes())
+    server.send_json(method, path, body)
 }
 
 fn code(response: &Response) -> (u16, String) {

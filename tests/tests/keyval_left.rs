@@ -16,12 +16,7 @@ const CONF: &str = "master_process on; error_log %%DIR%%/error.log notice; event
         server { listen 127.0.0.1:%%PORT_1%%; return $who; } }";
 
 fn send(server: &Server, method: &str, zone: &str, body: &str) -> Response {
-    let text = format!(
-        "{method} /api/9/{zone} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    server.exchange(method, text.as_bytes())
+    server.send_json(method, &format!("/api/9/{zone}"), body)
 }
 
 /// Kills the serving process, and waits for the next one.

@@ -26,12 +26,7 @@ fn start(origin: &Origin) -> Server {
 }
 
 fn post(server: &Server, path: &str, body: &str) -> Response {
-    let text = format!(
-        "POST /api/9/http/{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    server.exchange("POST", text.as_bytes())
+    server.send_json("POST", &format!("/api/9/http/{path}"), body)
 }
 
 /// Pages used and free of a zone, and its slots, as text.

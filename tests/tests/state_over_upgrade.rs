@@ -19,12 +19,7 @@ const PAIRS: &str = "/api/9/http/keyvals/z";
 const SERVERS: &str = "/api/9/http/upstreams/u/servers";
 
 fn send(to: &Peer, method: &str, path: &str, body: &str) -> Response {
-    let text = format!(
-        "{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    to.exchange(method, text.as_bytes())
+    to.send_json(method, path, body)
 }
 
 /// Puts pairs and servers as long as `go_on`; those that were answered with 201.

@@ -27,12 +27,7 @@ fn start() -> Server {
 }
 
 fn send(to: &Peer, method: &str, path: &str, body: &str) -> Response {
-    let text = format!(
-        "{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    to.exchange(method, text.as_bytes())
+    to.send_json(method, path, body)
 }
 
 fn reload(server: &Server) {

@@ -15,12 +15,7 @@ const CONF: &str = "user nobody nogroup; error_log %%DIR%%/error.log notice; eve
         location /api { api write=on; allow 127.0.0.1; deny all; } } }";
 
 fn post(server: &Server, path: &str, body: &str) -> Response {
-    let text = format!(
-        "POST /api/9/http/{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    server.exchange("POST", text.as_bytes())
+    server.send_json("POST", &format!("/api/9/http/{path}"), body)
 }
 
 /// What is changed now is in memory and not in the file, and the answer says so.
