@@ -111,5 +111,7 @@ fn entry(line: &str) -> Option<Entry<'_>> {
     let words: Vec<&str> = line.split('\t').collect();
     let [_, name, kind, phases, state, note] = words[..] else { return None };
     ["done", "differs", "refused", "library"].contains(&state).then_some(())?;
+    // Only what is as documented needs no words.
+    (note.is_empty() == (state == "done")).then_some(())?;
     Some(Entry { name, kind, phases, state, note })
 }
