@@ -11,6 +11,9 @@ mod targets;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use random::Random;
@@ -28,18 +31,27 @@ fn main() -> ExitCode {
     let first = first_round();
     println!("from round {first} (WEIR_FUZZ_SEED={first})");
     let only = std::env::var("WEIR_FUZZ_ONLY").ok();
-    let mut all_good = true;
-    for target in TARGETS.iter().filter(|t| only.as_deref().is_none_or(|name| name == t.name)) {
-        let end = Instant::now() + Duration::from_secs(seconds);
-        match run(target, first, |_| Instant::now() < end) {
-            Ok(rounds) => println!("{}, {rounds} rounds: ok", target.name),
-            Err(failure) => {
-                println!("{failure}");
-                all_good = false;
-            }
+    let chosen = TARGETS.iter().filter(|t| only.as_deref().is_none_or(|name| name == t.name));
+    let (waiting, all_good) = (Mutex::new(chosen), AtomicBool::new(true));
+    let next = || waiting.lock().ok()?.next();
+    // One target takes one processor.
+    std::thread::scope(|scope| {
+        for _ in 0..available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(target) = next() {
+                    let end = Instant::now() + Duration::from_secs(seconds);
+                    match run(target, first, |_| Instant::now() < end) {
+                        Ok(rounds) => println!("{}, {rounds} rounds: ok", target.name),
+                        Err(failure) => {
+                            println!("{failure}");
+                            all_good.store(false, Ordering::Relaxed);
+                        }
+                    }
+                }
+            });
         }
-    }
-    match all_good {
+    });
+    match all_good.into_inner() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }

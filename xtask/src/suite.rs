@@ -18,41 +18,61 @@ const FUZZ_MAX: Duration = Duration::from_secs(8 * 60);
 
 type Step = (&'static str, fn(&Path) -> Tally);
 
-const STEPS: &[Step] = &[
-    ("tidy", |root| outcome(tidy::run(root))),
-    ("release build", build),
-    ("cargo fmt", format),
-    ("cargo clippy", lint),
-    ("cargo test", tests),
-    ("fuzz", fuzz),
-    ("instructions", instructions::check),
-    ("shared lines", instructions::check_shared),
-    ("directive index", |root| outcome(docs::check(root))),
+/// One after the other; what stands in one row goes at once. The link of the release build and valgrind take one processor
+/// each.
+const STEPS: &[&[Step]] = &[
+    &[("tidy", |root| outcome(tidy::run(root)))],
+    &[("cargo fmt", format)],
+    &[("release build", build), ("cargo clippy", lint)],
+    &[("cargo test", tests)],
+    &[("fuzz", fuzz)],
+    &[("instructions", instructions::check), ("shared lines", instructions::check_shared)],
+    &[("directive index", |root| outcome(docs::check(root)))],
 ];
 
 /// `may_install`: what is missing may be got from the distribution.
 pub fn run(root: &Path, may_install: bool) -> Result<(), String> {
+    let start = Instant::now();
     needs_c_compiler(may_install)?;
     println!("== real peers");
     peers::get(root, may_install);
     let mut all = Tally::default();
-    let mut table = String::new();
-    for (name, step) in STEPS {
-        println!("\n== {name}");
-        let start = Instant::now();
-        let tally = step(root);
-        let secs = start.elapsed().as_secs_f64();
-        table.push_str(&format!("{name:16} {secs:7.1} s   {}\n", tally.summary()));
-        all += tally;
-        if *name == "release build" && tally.failed > 0 {
+    let mut table = format!("{:16} {:7.1} s\n", "real peers", start.elapsed().as_secs_f64());
+    for row in STEPS {
+        let names: Vec<&str> = row.iter().map(|(name, _)| *name).collect();
+        println!("\n== {}", names.join(", "));
+        let mut is_built = true;
+        for (name, tally, secs) in at_once(root, row) {
+            table.push_str(&format!("{name:16} {secs:7.1} s   {}\n", tally.summary()));
+            is_built &= name != "release build" || tally.failed == 0;
+            all += tally;
+        }
+        if !is_built {
             break;
         }
     }
-    println!("\n{table}\n{}", all.summary());
+    println!("\n{table}{:16} {:7.1} s", "all", start.elapsed().as_secs_f64());
+    println!("\n{}", all.summary());
     match all.failed {
         0 => Ok(()),
         _ => Err(String::new()),
     }
+}
+
+/// What came of each step, and how many seconds it took.
+fn at_once(root: &Path, row: &[Step]) -> Vec<(&'static str, Tally, f64)> {
+    let timed = |step: fn(&Path) -> Tally| {
+        let start = Instant::now();
+        (step(root), start.elapsed().as_secs_f64())
+    };
+    std::thread::scope(|scope| {
+        let steps: Vec<_> = row.iter().map(|&(_, step)| scope.spawn(move || timed(step))).collect();
+        let ended = row.iter().zip(steps).map(|(&(name, _), step)| {
+            let (tally, secs) = step.join().unwrap_or((Tally::FAILED, 0.0));
+            (name, tally, secs)
+        });
+        ended.collect()
+    })
 }
 
 fn outcome(done: Result<(), String>) -> Tally {
