@@ -250,6 +250,8 @@ impl Tls {
     pub fn connect(&self, port: u16, name: &str) -> Result<TlsConn, std::io::Error> {
         let tcp = TcpStream::connect(("127.0.0.1", port))?;
         tcp.set_read_timeout(Some(PATIENCE))?;
+        // What is sent is there before what is sent on another connection.
+        tcp.set_nodelay(true)?;
         self.connect_on(tcp, name)
     }
 
@@ -321,6 +323,12 @@ impl TlsConn {
 
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes).and_then(|()| self.0.flush());
+    }
+
+    /// Ends the session's own half with `close_notify`; the connection stays.
+    pub fn end_session(&mut self) {
+        self.0.conn.send_close_notify();
+        let _ = self.0.flush();
     }
 
     /// Everything until the other side closes.

@@ -274,7 +274,7 @@ fn options_of_sockets_are_set_and_read() {
             end
             ngx.say(s:setoption("sndbuf", 10240), s:getoption("sndbuf"), s:setoption("rcvbuf", 10240), s:getoption("rcvbuf"))
             ngx.say(s:getoption()) ngx.say(s:getoption("x")) ngx.say(s:setoption("keepalive")) ngx.say(s:setoption("x", 1))
-            ngx.say((pcall(s.setoption, s, "keepalive", {})))
+            ngx.say((pcall(s.setoption, s, "keepalive", {}))) ngx.say(s:setoption("x", {}))
             s:close() ngx.say(s:getoption("keepalive")) ngx.say(s:setoption("reuseaddr", 1)) } }
         location /made { content_by_lua_block { made[1], made[2] = ngx.socket.tcp(), ngx.socket.tcp()
             made[1]:settimeout(50) made[2]:connect("127.0.0.1", %%PORT_0%%) } }
@@ -287,7 +287,7 @@ fn options_of_sockets_are_set_and_read() {
         server.get("/").text(),
         "falsesocket is never created nor connected\ntrue1\ntrue1\ntrue1\ntrue1\ntrue20480true20480\n\
          nilmissing the \"option\" argument\nnilunsupported option x\nnilmissing the \"value\" argument\nnilunsupported option x\n\
-         false\nnilclosed\nnilclosed\n"
+         false\nnilunsupported option x\nnilclosed\nnilclosed\n"
     );
     server.get("/made");
     assert_eq!(server.get("/elsewhere").text(), "1niltimeout\nnilclosed\nfalsebad request\n");

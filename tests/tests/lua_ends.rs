@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 use weir_tests::h2::H2;
+use weir_tests::tls::{self_signed, Tls};
 use weir_tests::{expect_soon, Client, Server, Setup, Signal};
 
 const CONF: &str = r#"worker_shutdown_timeout 100ms; events {} error_log %%DIR%%/error.log info; http { http2 on; default_type text/plain;
@@ -94,6 +95,42 @@ fn a_client_may_end_its_side_with_its_request() {
     expect_soon("the code has begun", || server.error_log().matches("begun").count() == 2);
     client.shutdown_write();
     assert_eq!(server.log_lines("access.log", 3)[2], "/long 499 0");
+}
+
+/// Behind `close_notify` a client may wait for the answer (RFC 8446 section 6.1); the connection's end says that it is gone.
+#[test]
+fn a_client_may_end_its_session_before_its_answer() {
+    let pair = self_signed("a.test");
+    let conf = r#"lua_check_client_abort on; ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
+        listen 127.0.0.1:%%PORT_1%% ssl; location = /go { content_by_lua_block { ngx.shared.d:set("go", true) } }
+        location /code { content_by_lua_block { ngx.log(ngx.WARN, "begun")
+            repeat ngx.sleep(0.01) until ngx.shared.d:get("go") ngx.say("answer") } }
+        location /proxied { proxy_pass http://127.0.0.1:%%PORT_0%%/code; }"#;
+    let conf =
+        CONF.replace("%%LOCATIONS%%", conf).replace("http {", "http { lua_shared_dict d 1m;");
+    let server = Setup::new(&conf).file("a.crt", &pair.cert).file("a.key", &pair.key).start();
+    let begun = || server.error_log().matches("begun").count();
+    let ask = |path: &str| {
+        let before = begun();
+        let mut client = Tls::default().connect(server.port(1), "a.test").unwrap();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        expect_soon("the code has begun", || begun() > before);
+        client.end_session();
+        client
+    };
+    drop(ask("/code"));
+    assert_eq!(server.log_lines("access.log", 1), ["/code 499 0"]);
+    let mut waiting = [ask("/code"), ask("/proxied")];
+    // The server has read the notify by then.
+    assert_eq!(server.get("/go").status, 200);
+    for client in &mut waiting {
+        let answer = client.read_to_end();
+        assert!(
+            answer.ends_with(b"7\r\nanswer\n\r\n0\r\n\r\n"),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
+    }
 }
 
 /// What OpenResty keeps back of an answer that then breaks off (less than `postpone_output`) is never sent, and the log

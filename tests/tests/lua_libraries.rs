@@ -248,6 +248,27 @@ fn a_killed_connect_leaves_the_socket_to_others() {
 }
 
 /// A finalizer runs wherever memory is asked for: what it asks for is not the answer of whoever it has interrupted.
+/// Nor do they begin what whoever they interrupt would wait for.
+#[test]
+fn finalizers_begin_no_threads() {
+    let server = start(
+        "",
+        r#"location / { content_by_lua_block {
+            local why
+            local thread = ngx.thread.spawn(function() ngx.sleep(0.02) end)
+            local function finalize()
+                why = select(2, pcall(ngx.thread.spawn, function() ngx.sleep(0) end)) .. ", " .. select(2, pcall(ngx.thread.wait, thread))
+            end
+            for n = 1, 50 do getmetatable(newproxy(true)).__gc = finalize end
+            collectgarbage() ngx.sleep(0.03) collectgarbage()
+            local ok, value = ngx.thread.wait(ngx.thread.spawn(function() ngx.sleep(0.001) return "own" end))
+            ngx.say(why, " ", ok, " ", value)
+        } }"#,
+    );
+    let refused = "attempt to yield across C-call boundary";
+    assert_eq!(server.get("/").text(), format!("{refused}, {refused} true own\n"));
+}
+
 #[test]
 fn finalizers_that_ask_change_no_answers() {
     let server = start(

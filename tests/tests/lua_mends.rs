@@ -182,7 +182,7 @@ fn what_is_refused_is_told_as_openresty_does() {
         location / { content_by_lua_block {
             local function show(...) for i = 1, select("#", ...) do ngx.print(i > 1 and " | " or "", tostring((select(i, ...)))) end ngx.say("") end
             local sock, sem, dict = ngx.socket.tcp(), require "ngx.semaphore".new(0), ngx.shared.d
-            show(pcall(sock.settimeout, sock)) show(pcall(sock.settimeouts, sock, 1))
+            show(pcall(sock.settimeout, sock)) show(pcall(sock.settimeouts, sock, 1)) show(pcall(sock.settimeouts, sock, "1000", "x", nil))
             show(pcall(sock.setkeepalive, sock, "x")) show(sock:receiveany(10))
             show(sem:wait(0.001)) show(sem:wait(0))
             show(pcall(require "ffi".cdef, "nonsense")) show(pcall(function() require "ffi".cdef("nonsense") end))
@@ -195,7 +195,7 @@ fn what_is_refused_is_told_as_openresty_does() {
     assert_eq!(
         server.get("/").text().replace("content_by_lua(nginx.conf:3):", "at "),
         "false | ngx.socket settimeout: expecting 2 arguments (including the object) but seen 1\n\
-         false | ngx.socket settimeouts: expecting 4 arguments (including the object) but seen 2\n\
+         false | ngx.socket settimeouts: expecting 4 arguments (including the object) but seen 2\ntrue\n\
          false | bad argument #2 to '?' (number expected, got string)\nnil | closed\n\
          false | timeout\nnil | timeout\n\
          false | declaration specifier expected near 'nonsense'\n\

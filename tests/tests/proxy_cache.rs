@@ -43,6 +43,9 @@ fn ranges_and_heads_come_from_the_whole() {
     assert_eq!((head.status, head.text().as_str()), (200, ""));
     assert!(origin.only_request().head.starts_with("GET / "));
     expect(get(&server, "/", "Range: bytes=0-2\r\n"), "HIT", "ans");
+    let several = server.get_with("/", "Range: bytes=0-0,2-2\r\n");
+    let kind = several.header("Content-Type").unwrap_or_default();
+    assert!(several.status == 206 && kind.starts_with("multipart/byteranges"), "{kind}");
 }
 
 /// nginx takes any 304 for a renewal, also that of a client whose copy is newer than what is kept.

@@ -613,7 +613,7 @@ impl Connection {
     pub fn poll_gone(&self, cx: &mut Context<'_>, watching: &mut bool) -> bool {
         while *watching && self.stream.poll_readable(cx).is_ready() {
             match self.stream.peek() {
-                Ok(0) => return true,
+                Ok(0) => return self.stream.poll_ended(cx).is_ready(),
                 Ok(_) => *watching = false,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return true,
@@ -625,7 +625,7 @@ impl Connection {
     /// Whether the client has ended its side behind all that was read: only [`Connection::poll_broken`] tells then
     /// that it is gone.
     pub fn is_half_closed(&self) -> bool {
-        matches!(self.stream.peek_now(), Ok(0))
+        self.stream.is_ended()
     }
 
     /// Whether nothing reaches the client any more; otherwise wakes the task when that may be.

@@ -124,6 +124,20 @@ impl Channel {
         self.socket.poll_readable(cx)
     }
 
+    /// Ready once a connection that has nothing more to read, as [`Channel::peek`] has told, is ended by the other side as a
+    /// whole, and not its session alone.
+    pub fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.tls() {
+            None => Poll::Ready(()),
+            Some(tls) => tls.poll_ended(&self.socket, cx),
+        }
+    }
+
+    /// Whether the other side has ended the connection behind all that was read, and not its session alone.
+    pub fn is_ended(&self) -> bool {
+        matches!(self.peek_now(), Ok(0)) && matches!(self.socket.peek_now(), Ok(0))
+    }
+
     /// Ready when the connection is broken, and not only ended on the other side.
     pub fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.socket.poll_broken(cx)

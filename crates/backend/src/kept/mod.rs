@@ -531,6 +531,8 @@ fn answer(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>, fresh: bool)
         // Nothing is passed on unbuffered.
         r.limit_rate = rate;
     }
+    // The whole is here, so that any of its ranges are.
+    r.flags.single_range = false;
     r.flags.ignore_conditions = false;
     if *conf.cache.standard {
         let status = r.kept::<State>().and_then(|state| state.status);

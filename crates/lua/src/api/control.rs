@@ -33,7 +33,7 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("ctx_put", ANY, ctx_put),
     OpRow::any("ctx_fresh", ANY, |state, _, answer| answer.number(state.vm.next_context() as f64)),
     OpRow::any("leave_to_others", ANY, leave_to_others),
-    OpRow::any("threads", WAITING, |_, _, _| code::TRUE),
+    OpRow::any("threads", WAITING, |_, _, answer| answer.number(1.0)),
     OpRow::any("run", ANY, |state, _, answer| answer.number(state.run.id as f64)),
     // Whether a run that has made sockets goes on.
     OpRow::any("is_alive", ANY, |state, args, _| {

@@ -81,12 +81,16 @@ coroutine.__resume, coroutine.__yield, coroutine.__create = co_resume, co_yield,
 local thread = {}
 ngx.thread = thread
 local OP_THREADS = op "threads"
+-- What that answers a finalizer (`said` in `border.rs`). Whoever it interrupts cannot be made to wait.
+local LATE, NO_WAIT = 12, "attempt to yield across C-call boundary"
 
 function thread.spawn(f, ...)
     if type(f) ~= "function" then
         error("bad argument #1 to 'spawn' (function expected, got " .. type(f) .. ")", 2)
     end
-    check(raw(OP_THREADS))
+    if check(raw(OP_THREADS)) == LATE then
+        error(NO_WAIT, 2)
+    end
     local run = weir.run()
     local co = weir.new_thread(run, f, run.co)
     weir.run_thread(co, ...)
@@ -100,7 +104,9 @@ local function taken(info)
 end
 
 function thread.wait(...)
-    check(raw(OP_THREADS))
+    if check(raw(OP_THREADS)) == LATE then
+        error(NO_WAIT, 2)
+    end
     local n = select("#", ...)
     local run = weir.run()
     local infos = {}

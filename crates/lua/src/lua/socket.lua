@@ -460,7 +460,7 @@ function Tcp.settimeouts(sock, ...)
         error("ngx.socket settimeouts: expecting 4 arguments (including the object) but seen " .. select("#", ...) + 1, 2)
     end
     local connect, send, receive = ...
-    for name, ms in pairs { connect = connect or 0, send = send or 0, read = receive or 0 } do
+    for name, ms in pairs { connect = tonumber(connect) or 0, send = tonumber(send) or 0, read = tonumber(receive) or 0 } do
         if ms < 0 or ms > 2147483647 then
             error("bad timeout value", 2)
         end
@@ -528,6 +528,8 @@ function Tcp.getreusedtimes(sock)
 end
 
 local OP_OPTION = op "sock_option"
+-- Whose values are numbers; others there are none.
+local OPTIONS = { keepalive = true, reuseaddr = true, ["tcp-nodelay"] = true, sndbuf = true, rcvbuf = true, keepintvl = true, keepcnt = true }
 
 -- One that has never been connected has no options.
 local function of_connection(sock)
@@ -561,10 +563,10 @@ function Tcp.setoption(sock, option, value)
         value = 1
     elseif value == false then
         value = 0
-    elseif type(value) ~= "number" then
+    elseif type(value) ~= "number" and OPTIONS[option] then
         error("bad argument #3 to 'setoption' (cannot convert '" .. type(value) .. "' to 'int')", 2)
     end
-    return ask(OP_OPTION, id, tostring(option), nil, value, 1)
+    return ask(OP_OPTION, id, tostring(option), nil, tonumber(value) or 0, 1)
 end
 
 ----------------------------------------------------------------------------------------------------- datagrams
