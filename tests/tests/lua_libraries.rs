@@ -248,6 +248,21 @@ fn a_killed_connect_leaves_the_socket_to_others() {
 }
 
 /// A finalizer runs wherever memory is asked for: what it asks for is not the answer of whoever it has interrupted.
+/// The time for a connection begins behind the resolver's (`resolver_timeout`).
+#[test]
+fn a_resolver_has_a_time_of_its_own() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    let conf = r#"resolver 127.0.0.1:%%DNS%%; resolver_timeout 300ms;
+        location / { content_by_lua_block {
+            local s, u = ngx.socket.tcp(), ngx.socket.udp() s:settimeout(30) u:settimeout(30)
+            ngx.say(select(2, s:connect("a.test", 1))) ngx.say(select(2, u:setpeername("a.test", 1)))
+        } }"#;
+    let server = start("", &conf.replace("%%DNS%%", &port));
+    let line = "a.test could not be resolved (110: Operation timed out)\n";
+    assert_eq!(server.get("/").text(), line.repeat(2));
+}
+
 /// Nor do they begin what whoever they interrupt would wait for.
 #[test]
 fn finalizers_begin_no_threads() {

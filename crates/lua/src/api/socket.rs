@@ -193,20 +193,16 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     state.wait(
         WaitFor::Future(Box::pin(async move {
             let connecting = connecting;
-            let opening = open(&host, port, resolver, local, &connecting.0);
-            let opened = timer::within_ms(timeout, opening).await;
+            let opened = open(&host, port, resolver, local, timeout, &connecting.0).await;
             let mut sock = connecting.over();
             match opened {
-                Some(Ok(stream)) => {
+                Ok(stream) => {
                     sock.channel = Some(Channel::from(stream).into());
                     Reply::ok()
                 }
-                failed => {
+                Err(why) => {
                     sock.place = None;
-                    match failed {
-                        Some(Err(why)) => Reply::fail(why),
-                        _ => Reply::fail("timeout"),
-                    }
+                    Reply::fail(why)
                 }
             }
         })),
@@ -240,17 +236,23 @@ impl Drop for Connecting {
     }
 }
 
+/// A connection within `timeout` milliseconds; the resolver has a time of its own (`resolver_timeout`) before.
 async fn open(
     host: &[u8],
     port: u16,
     resolver: Option<(Arc<Resolver>, u64)>,
     local: Option<IpAddr>,
+    timeout: u64,
     sock: &RefCell<Sock>,
 ) -> Result<Stream, String> {
     let shown = String::from_utf8_lossy(host);
-    let system = |e: io::Error| failure(&e, &shown, local);
+    let in_time = |opened: Option<io::Result<Stream>>| match opened {
+        Some(opened) => opened.map_err(|e| failure(&e, &shown, local)),
+        None => Err("timeout".to_owned()),
+    };
     if let Some(path) = host.strip_prefix(b"unix:") {
-        return Stream::connect_path(&paths::path(path)).await.map_err(system);
+        let path = paths::path(path);
+        return in_time(timer::within_ms(timeout, Stream::connect_path(&path)).await);
     }
     let text = String::from_utf8_lossy(host).into_owned();
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(&text);
@@ -261,7 +263,7 @@ async fn open(
     sock.borrow_mut().tried = Some(ip);
     let bind = local.map(|ip| SocketAddr::new(ip, 0));
     let options = SocketOptions { bind, ..SocketOptions::default() };
-    Stream::connect(SocketAddr::new(ip, port), &options).await.map_err(system)
+    in_time(timer::within_ms(timeout, Stream::connect(SocketAddr::new(ip, port), &options)).await)
 }
 
 /// The words of a failed connect, the number of its level in the log and its line there.
