@@ -81,20 +81,71 @@ fn a_header_that_unpacks_to_too_much() {
     assert_eq!(h2.goaway(), CALM);
 }
 
+/// Opens streams again and again, sixty and then a PING, each with what ends it behind its header; the code that the
+/// connection ends with.
+#[track_caller]
+fn waste(h2: &mut H2, end: impl Fn(u32, &mut Vec<u8>)) -> u32 {
+    let block = block(&request("GET", "/big"));
+    for _ in 0..16 {
+        let mut bytes = Vec::new();
+        for _ in 0..60 {
+            let stream = h2.number();
+            bytes.extend(frame::head(block.len(), frame::HEADERS, 5, stream));
+            bytes.extend(&block);
+            end(stream, &mut bytes);
+        }
+        h2.raw.send(&bytes);
+        h2.send(frame::PING, 0, 0, b"SEE-THIS");
+        loop {
+            match h2.frame() {
+                Some(f) if f.kind == frame::GOAWAY => return f.code(),
+                Some(f) if f.kind == frame::PING => break,
+                f => assert!(f.is_some(), "closed"),
+            }
+        }
+    }
+    panic!("goes on");
+}
+
+fn cancel(stream: u32, bytes: &mut Vec<u8>) {
+    frame::rst_stream(stream, weir_wire::http2::ErrorCode::CANCEL, bytes);
+}
+
 #[test]
 fn rapid_reset() {
     let server = server();
+    assert_eq!(waste(&mut H2::connect(&server), cancel), CALM);
+}
+
+/// Pages that are left with all that they have asked for, one after the other.
+#[test]
+fn pages_that_are_left_are_no_flood() {
+    let server = server();
     let mut h2 = H2::connect(&server);
     let block = block(&request("GET", "/big"));
-    let mut bytes = Vec::new();
-    for n in 0..5000u32 {
-        let stream = 2 * n + 1;
-        bytes.extend(frame::head(block.len(), frame::HEADERS, 5, stream));
-        bytes.extend(&block);
-        frame::rst_stream(stream, weir_wire::http2::ErrorCode::CANCEL, &mut bytes);
+    for _ in 0..2 {
+        let streams: Vec<u32> = (0..120).map(|_| h2.number()).collect();
+        let mut bytes = Vec::new();
+        for stream in &streams {
+            bytes.extend(frame::head(block.len(), frame::HEADERS, 5, *stream));
+            bytes.extend(&block);
+        }
+        for stream in &streams {
+            cancel(*stream, &mut bytes);
+        }
+        h2.raw.send(&bytes);
+        assert_eq!(h2.fetch("/ok").text(), "ok");
     }
-    h2.raw.send(&bytes);
-    assert_eq!(h2.goaway(), CALM);
+}
+
+/// A stream of events: each is a small frame, for which two windows are opened.
+#[test]
+fn small_frames_are_acknowledged() {
+    let server = Server::start(
+        r#"events {} http { http2 on; server { listen 127.0.0.1:%%PORT_0%%;
+        location / { content_by_lua_block { for n = 1, 5000 do ngx.print("x") ngx.flush(true) end } } } }"#,
+    );
+    assert_eq!(H2::connect(&server).fetch("/").text().len(), 5000);
 }
 
 /// The client makes this side reset: more than a window can hold, again and again.
@@ -103,16 +154,8 @@ fn resets_that_the_client_provokes() {
     let server = server();
     let mut h2 = H2::connect(&server);
     h2.opens_windows = false;
-    let block = block(&request("GET", "/big"));
-    let mut bytes = Vec::new();
-    for n in 0..2000u32 {
-        let stream = 2 * n + 1;
-        bytes.extend(frame::head(block.len(), frame::HEADERS, 5, stream));
-        bytes.extend(&block);
-        frame::window_update(stream, 0x7fff_ffff, &mut bytes);
-    }
-    h2.raw.send(&bytes);
-    assert_eq!(h2.goaway(), CALM);
+    let code = waste(&mut h2, |stream, bytes| frame::window_update(stream, 0x7fff_ffff, bytes));
+    assert_eq!(code, CALM);
 }
 
 #[test]
@@ -165,7 +208,7 @@ fn resets(streams: u32) -> Vec<u8> {
     for stream in (0..streams).map(|n| 2 * n + 1) {
         bytes.extend(frame::head(block.len(), frame::HEADERS, 5, stream));
         bytes.extend(&block);
-        frame::rst_stream(stream, weir_wire::http2::ErrorCode::CANCEL, &mut bytes);
+        cancel(stream, &mut bytes);
     }
     bytes
 }
@@ -184,7 +227,7 @@ impl Drop for Stop<'_> {
 #[test]
 fn resets_of_many_connections_together() {
     let server = server();
-    // A connection alone has credit for a hundred.
+    // A connection alone has credit for two hundred and fifty.
     let is_ended = || {
         let mut h2 = H2::over(server.on(0).connect());
         h2.raw.send(&resets(30));
@@ -204,7 +247,7 @@ fn resets_of_many_connections_together() {
         let _stop = Stop(&stop);
         for _ in 0..4 {
             scope.spawn(|| {
-                let bytes = resets(95);
+                let bytes = resets(120);
                 while !stop.load(Ordering::SeqCst) {
                     let mut raw = server.on(0).connect();
                     raw.send(&bytes);

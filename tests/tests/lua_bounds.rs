@@ -219,6 +219,41 @@ fn requests_leave_nothing_behind() {
     assert!(after - before < 20.0, "{before} KB, then {after} KB");
 }
 
+/// What C calls between coroutines takes most of the stack.
+#[test]
+fn coroutines_within_calls_of_c_have_a_bound() {
+    const CODE: &str = r#"local M = {}
+        -- So many calls of gsub to each coroutine.
+        function M.nest(calls)
+            local depth, top = 0, 0
+            local function f()
+                depth = depth + 1
+                if depth > top then top = depth end
+                if depth % calls ~= 0 then return (("x"):gsub("x", function() f() end)) end
+                return coroutine.wrap(f)()
+            end
+            local ok, e = pcall(f)
+            return e
+        end
+        return M"#;
+    let server = Setup::new(
+        r#"thread_pool pool threads=1; events {} http { lua_package_path "%%DIR%%/?.lua;;"; server { listen 127.0.0.1:%%PORT_0%%;
+        location /here { content_by_lua_block { ngx.say(require("m").nest(tonumber(ngx.var.arg_n))) } }
+        location /there { content_by_lua_block { ngx.say(select(2, ngx.run_worker_thread("pool", "m", "nest", tonumber(ngx.var.arg_n)))) } }
+        location /within { content_by_lua_block {
+            local function f(n) return ("x"):gsub("x", function() if n > 0 then f(n - 1) else ngx.say("x") end end) end
+            f(6000) ngx.flush(true) ngx.say(told) }
+            body_filter_by_lua_block { if not told then told = true told = require("m").nest(2) end } } } }"#,
+    )
+    .file("m.lua", CODE)
+    .start();
+    for path in ["/here?n=1", "/here?n=2", "/here?n=3000", "/there?n=1", "/there?n=20"] {
+        let e = server.get(path).text();
+        assert!(e.ends_with("C stack overflow\n"), "{path}: {e}");
+    }
+    assert_eq!(server.get("/within").text(), "x\nC stack overflow\n");
+}
+
 /// Coroutines within coroutines take of the worker's own stack: it has ended the process.
 #[test]
 fn coroutines_within_coroutines_have_a_bound() {

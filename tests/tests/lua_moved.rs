@@ -191,6 +191,36 @@ fn who_is_refused_is_not_asked_for_a_body() {
     assert!(head.starts_with(b"HTTP/1.1 403 Forbidden\r\n"), "{}", String::from_utf8_lossy(&head));
 }
 
+/// What code has refused stays the status of an answer that says none of its own (`error_page … =`), as in OpenResty.
+#[test]
+fn code_that_answers_for_a_refusal_leaves_its_status() {
+    let server = start(
+        "",
+        r#"location /access { error_page 403 = @login; access_by_lua_block { ngx.exit(403) } }
+        location /content { error_page 502 = @login; content_by_lua_block { ngx.exit(502) } }
+        location /rewrite { error_page 404 = @late; rewrite_by_lua_block { ngx.exit(404) } }
+        location /other { error_page 404 =201 @login; content_by_lua_block { ngx.exit(404) } }
+        location /own { error_page 404 = @own; content_by_lua_block { ngx.exit(404) } }
+        location /error { error_page 500 = @login; content_by_lua_block { error("x") } }
+        location /any { satisfy any; access_by_lua_block { ngx.exit(403) } allow all; content_by_lua_block { ngx.say(ngx.status) } }
+        location @login { content_by_lua_block { ngx.say(ngx.status) } }
+        location @late { content_by_lua_block { ngx.sleep(0.001) ngx.say(ngx.status) } }
+        location @own { return 202 "own\n"; }"#,
+    );
+    for (path, status, text) in [
+        ("/access", 403, "403\n"),
+        ("/content", 502, "502\n"),
+        ("/rewrite", 404, "404\n"),
+        ("/other", 201, "201\n"),
+        ("/own", 202, "own\n"),
+        ("/error", 200, "0\n"),
+        ("/any", 200, "0\n"),
+    ] {
+        let r = server.get(path);
+        assert_eq!((r.status, r.text().as_str()), (status, text), "{path}");
+    }
+}
+
 /// A long match in a template that has it often is an error, and takes no more memory than its bound.
 #[test]
 fn replacing_has_a_bound_within_one_match() {

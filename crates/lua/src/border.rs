@@ -39,7 +39,7 @@ use std::sync::Arc;
 use weir_dict::Dict;
 use weir_modules::split_clients::murmur2;
 use weir_runtime::bounded::{allocate, Bounded};
-use weir_runtime::interrupt;
+use weir_runtime::{interrupt, stack};
 
 /// Whether that is Lua, in a state of its own; an error is what the compiler says.
 pub(crate) fn check_syntax(text: &[u8], name: &CStr) -> Result<(), String> {
@@ -199,12 +199,17 @@ unsafe fn turn(shared: *const Shared) -> usize {
 }
 
 /// Of the last answer of an operation that was called by the FFI, 1: its text, 2: its values as a table and how many
-/// these are, 3: its number.
+/// these are, 3: its number. 4: whether there is room for the code of one more coroutine.
 unsafe extern "C-unwind" fn said(l: *mut lua::lua_State) -> c_int {
     // SAFETY: the state is the running one. As in `give`, the text is taken away while it is pushed.
     unsafe {
+        let what = lua::lua_tonumber(l, 1) as c_int;
+        if what == 4 {
+            lua::lua_pushboolean(l, c_int::from(stack::has_room()));
+            return 1;
+        }
         let Some((_, shared)) = HOST.get() else { return 0 };
-        let (what, turn) = (lua::lua_tonumber(l, 1) as c_int, turn(shared));
+        let turn = turn(shared);
         if what == 3 {
             return push_values(l, code::NUMBER, (*shared).outs[turn].x, &[]);
         }
@@ -1174,6 +1179,8 @@ impl Engine {
         let (caller, is_busy) = unsafe { ((*self.shared).caller, (*self.shared).is_busy) };
         match (Engine::runs_here(), caller.is_null()) {
             (true, true) => Err(Failure::Error("Lua runs already".to_owned())),
+            // Code of a filter, or of a subrequest.
+            (true, _) if !stack::has_room() => Err(Failure::Error("C stack overflow".to_owned())),
             (true, false) if is_busy => Ok((caller, false)),
             // The first coroutine has nothing to do, or Lua does not run.
             _ => Ok((self.state, true)),
@@ -1334,6 +1341,7 @@ impl Engine {
         code: usize,
     ) -> Entered<(Thread, Entered<Went>)> {
         self.let_go();
+        self.place()?;
         let thread = self.thread(host)?;
         let code = self.kept(code);
         // SAFETY: the coroutine is new or has ended, and has room.

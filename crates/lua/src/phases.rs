@@ -12,6 +12,7 @@ use weir_core::captured::{self, Of};
 use weir_core::worker::AtWorker;
 use weir_core::{LocalFuture, Worker};
 use weir_http::body::{self, BodyError};
+use weir_http::conf::Satisfy;
 use weir_http::module::{Flow, Phase, PhaseHandler};
 use weir_http::redirect::{internal_redirect, named_location};
 use weir_http::Request;
@@ -199,7 +200,14 @@ fn exited(r: &mut Request, context: u32, code: i32) -> Flow {
         1..=999 if output::has_begun(r) => output::end(r),
         // No answer ends with these.
         1..=199 => Flow::Close,
-        200..=999 => Flow::Status(code as u16),
+        200..=999 => {
+            // What answers in its place (`error_page … =`) and says none of its own leaves with that.
+            let may_go_on = context == context::ACCESS && *r.loc().core.satisfy == Satisfy::Any;
+            if r.out.status == 0 && !may_go_on {
+                r.out.status = code as u16;
+            }
+            Flow::Status(code as u16)
+        }
         _ => Flow::Status(500),
     }
 }

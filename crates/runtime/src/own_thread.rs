@@ -1,13 +1,10 @@
 //! Threads that have something which never leaves them, and do one piece of work after the other with it.
 
+use crate::stack;
 use std::future::Future;
 use std::io;
 use std::sync::mpsc;
 use tokio::sync::oneshot;
-
-/// Address space for its stack, which takes memory as far as it is used. 25,000 of Lua's coroutines may be
-/// within each other (20,000 fit into 2 MB, and 40,000 did not).
-const STACK_BYTES: usize = 16 << 20;
 
 /// A thread of its own. It ends when nobody can ask it any more, after the work at hand.
 pub struct OwnThread<W, T> {
@@ -25,7 +22,7 @@ impl<W: Send + 'static, T: Send + 'static> OwnThread<W, T> {
         begin: impl FnOnce() -> F + Send + 'static,
     ) -> io::Result<OwnThread<W, T>> {
         let (work, asked) = mpsc::channel::<(W, oneshot::Sender<T>)>();
-        let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
+        let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(stack::BYTES);
         thread.spawn(move || {
             let mut does = begin();
             while let Ok((work, done)) = asked.recv() {

@@ -4,6 +4,7 @@
 //!
 //! Difference from OpenResty: it is a thread of the process that serves, and has no other rights than that. Its timers are told
 //! that it ends, and what goes on nevertheless has a second ([`ENDS_WITHIN_MS`]): there it ends at once, whatever it does.
+//! Code that never waits goes on in both (a loop, `os.execute`), until the process ends by TERM.
 
 use crate::globals::Global;
 use crate::workers::{self, Command, Setup, WorkerHandle};

@@ -32,7 +32,7 @@ use weir_runtime::event_loop::{self, spawn, Task, Turns};
 use weir_runtime::listen::{self, Acceptor, ListenAddr, Listener, Peer};
 use weir_runtime::net::{is_out_of_descriptors, Stream};
 use weir_runtime::sockets::OwnedFd;
-use weir_runtime::{clock, memory, timer};
+use weir_runtime::{clock, memory, stack, timer};
 
 /// Threads of a worker for file reads under `aio threads`, as many as nginx's default pool has.
 const BLOCKING_THREADS_MAX: usize = 32;
@@ -117,10 +117,6 @@ impl Setup {
     }
 }
 
-/// Address space for a worker's stack, which takes memory as far as it is used. Code in Lua that nests calls (of
-/// `string.gsub`, with 9 KB of this stack each) runs into the end of Lua's own stack first, which is an error of its.
-const STACK_BYTES: usize = 64 << 20;
-
 pub fn start(setup: Setup) -> io::Result<WorkerHandle> {
     let (commands, inbox) = unbounded_channel();
     weir_core::logger::begin_threads();
@@ -130,7 +126,7 @@ pub fn start(setup: Setup) -> io::Result<WorkerHandle> {
     };
     let has_left = Arc::<AtomicBool>::default();
     let quit = Quitting { inbox: commands.downgrade(), has_left: Arc::clone(&has_left) };
-    let thread = std::thread::Builder::new().name(name).stack_size(STACK_BYTES);
+    let thread = std::thread::Builder::new().name(name).stack_size(stack::BYTES);
     let thread = thread.spawn(move || {
         let log = Arc::clone(&setup.generation.error_log);
         if let Err(e) = run(setup, inbox, quit) {

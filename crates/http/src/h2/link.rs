@@ -18,6 +18,10 @@ use weir_wire::http2::{ErrorCode, FRAME_DEFAULT_BYTES, WINDOW_DEFAULT_BYTES};
 /// longer give way to something more urgent.
 pub(super) const FRAMED_MAX_BYTES: u64 = 128 * 1024;
 
+/// A DATA frame counts as so many bytes at least: two windows are opened for it by some clients, and a PING asks how long it
+/// took.
+const ACKNOWLEDGED_BYTES: u64 = 2048;
+
 /// Sent on one connection before others have their turn.
 const TURN_BYTES: u64 = 1024 * 1024;
 
@@ -49,7 +53,7 @@ pub(super) struct Link {
     /// The frames that may not have left: where in the connection's output each ends, whose it is,
     /// and its body bytes.
     framed: RefCell<VecDeque<Framed>>,
-    /// Streams that ended well and body bytes sent, since last looked at.
+    /// Streams that ended well and body bytes sent, as they count, since last looked at.
     pub(super) completed: Cell<u32>,
     pub(super) data_sent: Cell<u64>,
     /// The connection's task itself runs a request now.
@@ -262,7 +266,10 @@ impl Link {
         let mut window = self.window.get();
         window.take(n);
         self.window.set(window);
-        self.data_sent.set(self.data_sent.get() + n);
+        // What is small by itself is acknowledged like what is large.
+        let shut = window.available() == 0 || s.window.available() == 0;
+        let counted = if shut { n } else { n.max(ACKNOWLEDGED_BYTES) };
+        self.data_sent.set(self.data_sent.get() + counted);
     }
 
     pub(super) fn has_reset(&self, id: u32) -> bool {

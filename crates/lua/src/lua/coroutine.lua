@@ -14,9 +14,10 @@ local OVER = { joined = true, dead = true }
 local waiting = setmetatable({}, { __mode = "k" })
 local resumed
 
--- Each coroutine within another takes of the worker's own stack, which has an end.
+-- Each coroutine within another takes of the worker's own stack, which has an end: little by itself, much where it was
+-- resumed by what C calls.
 local NESTED_MAX = 25000
-local nested = 0
+local nested, has_room = 0, weir.has_room
 
 local function woken(co, ...)
     waiting[co] = nil
@@ -44,7 +45,7 @@ local function resume(co, ...)
         return false, "cannot resume " .. (co_status(co) == "dead" and "dead" or "non-suspended") .. " coroutine"
     elseif waiting[co] then
         return false, "cannot resume running coroutine"
-    elseif nested >= NESTED_MAX then
+    elseif nested > 0 and (nested >= NESTED_MAX or not has_room()) then
         return false, "C stack overflow"
     end
     nested = nested + 1
@@ -76,7 +77,13 @@ function coroutine.wrap(f)
         return raised(resume(co, ...))
     end
 end
-coroutine.__resume, coroutine.__yield, coroutine.__create = co_resume, co_yield, co_create
+coroutine.__yield, coroutine.__create = co_yield, co_create
+function coroutine.__resume(co, ...)
+    if not has_room() then
+        return false, "C stack overflow"
+    end
+    return co_resume(co, ...)
+end
 
 local thread = {}
 ngx.thread = thread

@@ -95,6 +95,12 @@ local function number_said()
 end
 weir.number = number_said
 
+-- Whether the worker's own stack has room for the code of one more coroutine.
+function weir.has_room()
+    local has = said(4)
+    return has
+end
+
 local function list()
     return said(2)
 end

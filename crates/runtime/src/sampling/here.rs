@@ -1,6 +1,7 @@
 //! Timers of threads, the handler, and the memory between it and the reader.
 
 use super::{io, Sample, FREQUENCY_MAX_HZ, STACK_MAX_BYTES, THREADS_MAX};
+use crate::stack;
 use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -130,7 +131,7 @@ pub struct Enrolled {
 pub fn enroll(worker: usize) -> Enrolled {
     // SAFETY: takes nothing and reads a number.
     let tid = unsafe { libc::gettid() };
-    if let (Some(bounds), Some((low, high))) = (STACKS.get(worker), own_stack()) {
+    if let (Some(bounds), Some((low, high))) = (STACKS.get(worker), stack::bounds()) {
         let mut state = state();
         bounds.low.store(low, Ordering::Relaxed);
         bounds.high.store(high, Ordering::Release);
@@ -155,21 +156,6 @@ impl Drop for Enrolled {
         if let Some(bounds) = STACKS.get(self.worker) {
             bounds.high.store(0, Ordering::Release);
         }
-    }
-}
-
-/// Where this thread's stack is.
-fn own_stack() -> Option<(usize, usize)> {
-    // SAFETY: the attributes are filled by the first call, read by the second, and destroyed once.
-    unsafe {
-        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
-        if libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) != 0 {
-            return None;
-        }
-        let (mut low, mut size) = (ptr::null_mut(), 0);
-        let rc = libc::pthread_attr_getstack(&attributes, &mut low, &mut size);
-        libc::pthread_attr_destroy(&mut attributes);
-        (rc == 0).then(|| (low.addr(), low.addr() + size))
     }
 }
 

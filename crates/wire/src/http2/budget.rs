@@ -12,11 +12,14 @@ use super::{ErrorCode, Fault};
 const CONTROL_START: u32 = 2_000;
 const CONTROL_MAX: u32 = 20_000;
 const CONTROL_PER_SECOND: u64 = 200;
-const CONTROL_PER_STREAM: u32 = 8;
+/// More than a SETTINGS costs, which some clients send with each request.
+const CONTROL_PER_STREAM: u32 = 16;
 /// So many bytes sent in DATA pay for one WINDOW_UPDATE.
 const BYTES_PER_CONTROL: u64 = 512;
-const RESETS_MAX: u32 = 200;
-const RESETS_PER_SECOND: u64 = 10;
+/// Half of them at first: browsers leave pages with as many requests in flight as they may have (128), and go on to the next.
+/// `keepalive_requests` bounds what a connection gets with time.
+const RESETS_MAX: u32 = 512;
+const RESETS_PER_SECOND: u64 = 100;
 /// Received bytes that are no payload, beyond eight times the payload.
 const OVERHEAD_MAX_BYTES: u64 = 1024 * 1024;
 
@@ -50,9 +53,9 @@ impl Budget {
         self.strict = strict;
         let ms = now_ms.saturating_sub(self.filled_ms);
         let resets = (ms * RESETS_PER_SECOND / 1000).min(u64::from(RESETS_MAX)) as u32;
-        // So seldom that no fraction is lost for long.
         if resets > 0 {
-            self.filled_ms = now_ms;
+            let ms = ms - ms % (1000 / RESETS_PER_SECOND);
+            self.filled_ms += ms;
             let control = (ms * CONTROL_PER_SECOND / 1000).min(u64::from(CONTROL_MAX)) as u32;
             self.control = (self.control + control).min(CONTROL_MAX);
             self.resets = (self.resets + resets).min(RESETS_MAX);
