@@ -17,6 +17,7 @@ mod report;
 mod suite;
 mod tidy;
 mod windows;
+mod windows_page;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,7 +31,8 @@ cargo xtask fuzz [SECONDS]  every fuzz target, this long each (default 60);
                             WEIR_FUZZ_SEED=N repeats a run, WEIR_FUZZ_ONLY=NAME runs one target
 cargo xtask suite CHECKOUT  nginx's own tests against tests/nginx-suite.tsv, for whoever has them;
                             with --write the file is written
-cargo xtask docs            writes docs/directives.md from what the program says
+cargo xtask docs            writes docs/directives.md from what the program says, and the other pages of
+                            docs/inventory
 cargo xtask windows [build] the program for Windows, in target/windows/run, by Debian's rustc-web and mingw-w64;
                             check only looks whether it would be, test [FILTER] runs the black-box
                             tests against it under wine

@@ -123,7 +123,7 @@ fn compiled(folder: &Path, name: &str, text: &str, options: &[&str]) -> Result<(
 }
 
 /// Which tests are not run, by the beginning of their names, and why.
-fn left_out(root: &Path) -> Result<Vec<(String, String)>, String> {
+pub fn left_out(root: &Path) -> Result<Vec<(String, String)>, String> {
     let path = root.join("tests/windows.tsv");
     let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let rows = text.lines().filter(|line| !line.starts_with('#'));
