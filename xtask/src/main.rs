@@ -42,6 +42,8 @@ cargo xtask release         the program as packages have it, in target/optimized
 cargo xtask package         builds Debian packages and a tarball, in target/package;
                             --binary FILE packs a program that is there, --plain builds it without
                             a profile, --out DIR goes elsewhere
+cargo xtask package windows a zip, an installer where makensis is, and winget's manifests for Windows;
+                            --binary and --out as above, --url URL is where the zip will be
 ";
 
 fn main() -> ExitCode {

@@ -62,7 +62,11 @@ pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
 
 /// What of the tools is not there, and how to get it.
 fn missing() -> Option<String> {
-    let missing = NEEDED.iter().filter(|(path, _)| !Path::new(path).exists());
+    missing_of(&NEEDED)
+}
+
+fn missing_of(needed: &[(&str, &str)]) -> Option<String> {
+    let missing = needed.iter().filter(|(path, _)| !Path::new(path).exists());
     let packages: Vec<&str> = missing.map(|(_, package)| *package).collect();
     if packages.is_empty() {
         return None;
@@ -76,12 +80,34 @@ fn place(root: &Path) -> PathBuf {
     crate::cargo::target(root).join("windows")
 }
 
+/// What is built alone needs no wine.
+fn tools() -> &'static [(&'static str, &'static str)] {
+    NEEDED.split_last().map_or(&NEEDED[..], |(_, tools)| tools)
+}
+
+/// The program, for whoever packs it.
+pub fn program(root: &Path) -> Result<PathBuf, String> {
+    match missing_of(tools()) {
+        Some(text) => Err(text),
+        None => build(root),
+    }
+}
+
 fn cargo(root: &Path, words: &[&str]) -> Result<(), String> {
+    match command(root, words, "weir").status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("cargo {} for Windows ended with {status}", words.join(" "))),
+        Err(e) => Err(format!("/usr/bin/cargo: {e}")),
+    }
+}
+
+/// Debian's cargo, for one of our crates.
+fn command(root: &Path, words: &[&str], package: &str) -> Command {
     let mut command = Command::new("/usr/bin/cargo");
     command
         .current_dir(root)
         .args(words)
-        .args(["-Zbuild-std=std,panic_abort", "--target", TARGET, "--package", "weir"])
+        .args(["-Zbuild-std=std,panic_abort", "--target", TARGET, "--package", package])
         .env("RUSTC", "/usr/bin/rustc")
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_TARGET_DIR", place(root))
@@ -89,11 +115,7 @@ fn cargo(root: &Path, words: &[&str]) -> Result<(), String> {
         .env_remove("RUSTUP_TOOLCHAIN")
         .env_remove("RUSTDOC")
         .env_remove("CARGO");
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("cargo {} for Windows ended with {status}", words.join(" "))),
-        Err(e) => Err(format!("/usr/bin/cargo: {e}")),
-    }
+    command
 }
 
 /// The program, in a folder with what it needs to run.
