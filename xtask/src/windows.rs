@@ -80,9 +80,19 @@ fn place(root: &Path) -> PathBuf {
     crate::cargo::target(root).join("windows")
 }
 
-/// What is built alone needs no wine.
+/// What is built alone, and what is only looked at, needs no wine.
 fn tools() -> &'static [(&'static str, &'static str)] {
     NEEDED.split_last().map_or(&NEEDED[..], |(_, tools)| tools)
+}
+
+/// What of the tools is not there that [`check`] needs.
+pub fn cannot_check() -> Option<String> {
+    missing_of(tools())
+}
+
+/// Looks whether what is for both systems, and Windows' own, would be built.
+pub fn check(root: &Path) -> Command {
+    command(root, &["check", "--quiet"], "weir-runtime")
 }
 
 /// The program, for whoever packs it.
