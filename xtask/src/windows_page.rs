@@ -94,7 +94,7 @@ pub fn page(root: &Path, directives: &str) -> Result<String, String> {
 }
 
 fn line(row: &Row<'_>) -> String {
-    let is_code = !matches!(row.kind, "life" | "signal");
+    let is_code = ["directive", "variable", "command", "lua"].contains(&row.kind);
     let sign = if row.kind == "variable" { "$" } else { "" };
     let name = |name: &&str| match is_code {
         true => format!("`{sign}{name}`"),
