@@ -206,3 +206,18 @@ fn test(root: &Path, filter: &[&str]) -> Result<(), String> {
         Err(e) => Err(format!("cargo: {e}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let text = missing_of(&[("/", "there"), ("/nowhere/a", "a"), ("/nowhere/b", "b c")]);
+        let command = "apt-get install --no-install-recommends a b c";
+        assert_eq!(text, Some(format!("missing: a b c; {command}")));
+        assert!(missing_of(&[("/", "there")]).is_none());
+        // What needs no wine does not ask for it.
+        assert!(tools().iter().all(|(_, package)| !package.contains("wine")));
+    }
+}
