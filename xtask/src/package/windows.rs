@@ -9,6 +9,7 @@ use crate::windows;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Where the zip will be to be had, if nobody says.
 const URL: &str = concat!("https://weir.example/download/", env!("CARGO_PKG_VERSION"));
@@ -80,9 +81,10 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
 fn staged(root: &Path, binary: &Path, out: &Path) -> Result<Tree, String> {
     let tree = Tree::new(&out.join("stage/weir-windows"))?;
     let program = tree.copy(binary, "weir.exe", 0o644)?;
-    // Without the lines of source, as in the other packages.
-    let strip = "x86_64-w64-mingw32-strip";
-    let _ = crate::child::quiet(Command::new(strip).arg("--strip-debug").arg(&program));
+    // Without the lines of source, as in the other packages; the date that it writes into the program is the source's.
+    let mut strip = Command::new("x86_64-w64-mingw32-strip");
+    strip.arg("--strip-debug").arg(&program).env("SOURCE_DATE_EPOCH", deb::epoch());
+    let _ = crate::child::quiet(&mut strip);
     for (file, to) in [
         ("packaging/windows/nginx.conf", "conf/nginx.conf"),
         ("packaging/windows/fastcgi_params", "conf/fastcgi_params"),
@@ -100,7 +102,24 @@ fn staged(root: &Path, binary: &Path, out: &Path) -> Result<Tree, String> {
         let text = text.replace("@VERSION@", VERSION).replace('\n', "\r\n");
         tree.write(to, text, 0o644)?;
     }
+    dated(&tree)?;
     Ok(tree)
+}
+
+/// The installer keeps files' dates.
+fn dated(tree: &Tree) -> Result<(), String> {
+    let date = UNIX_EPOCH + Duration::from_secs(epoch());
+    for name in tree.files()? {
+        let path = tree.root().join(name);
+        let file = fs::File::options().write(true).open(&path);
+        let done = file.and_then(|file| file.set_modified(date));
+        done.map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn epoch() -> u64 {
+    deb::epoch().parse().unwrap_or(0)
 }
 
 fn base() -> String {
@@ -117,7 +136,7 @@ fn zipped(tree: &Tree, out: &Path) -> Result<PathBuf, String> {
     names.extend(files);
     names.sort();
     names.dedup();
-    let mut zip = Zip::new(deb::epoch().parse().unwrap_or(0));
+    let mut zip = Zip::new(epoch());
     let base = base();
     zip.folder(&format!("{base}/"))?;
     for name in names {
@@ -287,9 +306,13 @@ mod tests {
             return skip("there is no makensis");
         }
         let dir = std::env::temp_dir().join(format!("weir-nsis-{}", std::process::id()));
-        made(&dir);
-        let tree = staged(&crate::root(), &dir.join("weir.exe"), &dir).unwrap();
-        let made = || fs::read(installer(&crate::root(), &tree, &dir).unwrap().unwrap()).unwrap();
+        fs::create_dir_all(&dir).unwrap();
+        let program = dir.join("program");
+        fs::write(&program, "MZ").unwrap();
+        let made = || {
+            let tree = staged(&crate::root(), &program, &dir).unwrap();
+            fs::read(installer(&crate::root(), &tree, &dir).unwrap().unwrap()).unwrap()
+        };
         assert!(made() == made(), "not the same each time");
         fs::remove_dir_all(&dir).unwrap();
     }
