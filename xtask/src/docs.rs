@@ -1,6 +1,6 @@
 //! `docs/directives.md`: what `weir help DIRECTIVE` says, for every directive there is.
 
-use crate::{cargo, compat, lua};
+use crate::{cargo, compat, lua, windows_page};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,8 +20,10 @@ fn path(root: &Path) -> PathBuf {
 /// Whether the pages say what the built program says.
 pub fn check(root: &Path) -> Result<(), String> {
     let binary = cargo::release_binary(root);
+    let directives = page(&binary)?;
     let pages = [
-        (path(root), page(&binary)?),
+        (windows_page::path(root), windows_page::page(root, &directives)?),
+        (path(root), directives),
         (compat::path(root), compat::page(root, &binary)?),
         (lua::path(root), lua::page(root)?),
     ];
@@ -40,7 +42,9 @@ pub fn write(root: &Path) -> Result<(), String> {
     // The rows are the same in every profile, and this one is built soonest.
     cargo::run(root, &["build", "--quiet", "--package", "weir"])?;
     let binary = cargo::debug_binary(root);
-    save(&path(root), &page(&binary)?)?;
+    let directives = page(&binary)?;
+    save(&windows_page::path(root), &windows_page::page(root, &directives)?)?;
+    save(&path(root), &directives)?;
     save(&compat::path(root), &compat::page(root, &binary)?)?;
     save(&lua::path(root), &lua::page(root)?)
 }

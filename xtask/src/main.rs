@@ -17,6 +17,7 @@ mod report;
 mod suite;
 mod tidy;
 mod windows;
+mod windows_page;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,7 +31,8 @@ cargo xtask fuzz [SECONDS]  every fuzz target, this long each (default 60);
                             WEIR_FUZZ_SEED=N repeats a run, WEIR_FUZZ_ONLY=NAME runs one target
 cargo xtask suite CHECKOUT  nginx's own tests against tests/nginx-suite.tsv, for whoever has them;
                             with --write the file is written
-cargo xtask docs            writes docs/directives.md from what the program says
+cargo xtask docs            writes docs/directives.md from what the program says, and the other pages of
+                            docs/inventory
 cargo xtask windows [build] the program for Windows, in target/windows/run, by Debian's rustc-web and mingw-w64;
                             check only looks whether it would be, test [FILTER] runs the black-box
                             tests against it under wine
@@ -40,6 +42,8 @@ cargo xtask release         the program as packages have it, in target/optimized
 cargo xtask package         builds Debian packages and a tarball, in target/package;
                             --binary FILE packs a program that is there, --plain builds it without
                             a profile, --out DIR goes elsewhere
+cargo xtask package windows a zip, an installer where makensis is, and winget's manifests for Windows;
+                            --binary and --out as above, --url URL is where the zip will be
 ";
 
 fn main() -> ExitCode {

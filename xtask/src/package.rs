@@ -9,11 +9,15 @@
 //! * `weir-nginx`: makes the program `nginx` Weir. It is to `nginx-common` what Debian's own packages of
 //!   nginx are: configuration, unit and script stay that package's, which cannot go while this is there.
 //! * `weir-nginx-common`: these files where there is no `nginx-common`.
+//!
+//! `cargo xtask package windows` makes what is for Windows.
 
 mod deb;
 mod man;
 #[cfg(test)]
 mod tests;
+mod windows;
+mod zip;
 
 use crate::{cargo, release};
 use deb::{Package, Tree};
@@ -45,6 +49,9 @@ const REPLACED: &str = "nginx, nginx-core, nginx-light, nginx-full, nginx-extras
 /// `--binary FILE` packs a program that is built already, `--plain` builds one without a profile; `--out DIR`
 /// says where everything goes.
 pub fn run(root: &Path, mut words: &[&str]) -> Result<(), String> {
+    if let ["windows", rest @ ..] = words {
+        return windows::run(root, rest);
+    }
     let mut out = cargo::target(root).join("package");
     let (mut binary, mut plain) = (None, false);
     loop {

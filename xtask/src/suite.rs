@@ -5,7 +5,7 @@
 
 use crate::child::{quiet, watched};
 use crate::report::{is_skip_line, result_line, Tally};
-use crate::{cargo, docs, instructions, peers, tidy};
+use crate::{cargo, docs, instructions, peers, tidy, windows};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,6 +15,8 @@ const FUZZ_SECONDS: &str = "5";
 /// All steps together stay below 45 minutes.
 const STEP_MAX: Duration = Duration::from_secs(22 * 60);
 const FUZZ_MAX: Duration = Duration::from_secs(8 * 60);
+/// The first time, which compiles the standard library too, takes some 5 minutes of one processor; what there is by then is kept.
+const WINDOWS_MAX: Duration = Duration::from_secs(12 * 60);
 
 type Step = (&'static str, fn(&Path) -> Tally);
 
@@ -23,7 +25,7 @@ type Step = (&'static str, fn(&Path) -> Tally);
 const STEPS: &[&[Step]] = &[
     &[("tidy", |root| outcome(tidy::run(root)))],
     &[("cargo fmt", format)],
-    &[("release build", build), ("cargo clippy", lint)],
+    &[("release build", build), ("cargo clippy", lint), ("windows", check_windows)],
     &[("cargo test", tests)],
     &[("fuzz", fuzz)],
     &[("instructions", instructions::check), ("shared lines", instructions::check_shared)],
@@ -156,6 +158,23 @@ fn tests(root: &Path) -> Tally {
         tally += outcome(Err(text));
     }
     tally
+}
+
+/// Whether the crate that has all of Windows' code is compiled for it, where a library for it can be built. The whole
+/// program, and the tests against it, are `cargo xtask windows`: they take too long for this.
+fn check_windows(root: &Path) -> Tally {
+    if let Some(text) = windows::cannot_check() {
+        return skip(&format!("windows: {text}"));
+    }
+    match watched(&mut windows::check(root), WINDOWS_MAX, |line| println!("{line}")) {
+        Err(text) if text.starts_with("not done") => skip(&format!("windows: {text}")),
+        done => {
+            println!(
+                "weir-runtime; not the program and its tests under wine (cargo xtask windows test)"
+            );
+            outcome(done)
+        }
+    }
 }
 
 /// The debug build: slower, and it checks every overflow.

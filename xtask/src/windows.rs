@@ -62,7 +62,11 @@ pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
 
 /// What of the tools is not there, and how to get it.
 fn missing() -> Option<String> {
-    let missing = NEEDED.iter().filter(|(path, _)| !Path::new(path).exists());
+    missing_of(&NEEDED)
+}
+
+fn missing_of(needed: &[(&str, &str)]) -> Option<String> {
+    let missing = needed.iter().filter(|(path, _)| !Path::new(path).exists());
     let packages: Vec<&str> = missing.map(|(_, package)| *package).collect();
     if packages.is_empty() {
         return None;
@@ -76,12 +80,44 @@ fn place(root: &Path) -> PathBuf {
     crate::cargo::target(root).join("windows")
 }
 
+/// What is built alone, and what is only looked at, needs no wine.
+fn tools() -> &'static [(&'static str, &'static str)] {
+    NEEDED.split_last().map_or(&NEEDED[..], |(_, tools)| tools)
+}
+
+/// What of the tools is not there that [`check`] needs.
+pub fn cannot_check() -> Option<String> {
+    missing_of(tools())
+}
+
+/// Looks whether what is for both systems, and Windows' own, would be built.
+pub fn check(root: &Path) -> Command {
+    command(root, &["check", "--quiet"], "weir-runtime")
+}
+
+/// The program, for whoever packs it.
+pub fn program(root: &Path) -> Result<PathBuf, String> {
+    match missing_of(tools()) {
+        Some(text) => Err(text),
+        None => build(root),
+    }
+}
+
 fn cargo(root: &Path, words: &[&str]) -> Result<(), String> {
+    match command(root, words, "weir").status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("cargo {} for Windows ended with {status}", words.join(" "))),
+        Err(e) => Err(format!("/usr/bin/cargo: {e}")),
+    }
+}
+
+/// Debian's cargo, for one of our crates.
+fn command(root: &Path, words: &[&str], package: &str) -> Command {
     let mut command = Command::new("/usr/bin/cargo");
     command
         .current_dir(root)
         .args(words)
-        .args(["-Zbuild-std=std,panic_abort", "--target", TARGET, "--package", "weir"])
+        .args(["-Zbuild-std=std,panic_abort", "--target", TARGET, "--package", package])
         .env("RUSTC", "/usr/bin/rustc")
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_TARGET_DIR", place(root))
@@ -89,11 +125,7 @@ fn cargo(root: &Path, words: &[&str]) -> Result<(), String> {
         .env_remove("RUSTUP_TOOLCHAIN")
         .env_remove("RUSTDOC")
         .env_remove("CARGO");
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("cargo {} for Windows ended with {status}", words.join(" "))),
-        Err(e) => Err(format!("/usr/bin/cargo: {e}")),
-    }
+    command
 }
 
 /// The program, in a folder with what it needs to run.
@@ -123,7 +155,7 @@ fn compiled(folder: &Path, name: &str, text: &str, options: &[&str]) -> Result<(
 }
 
 /// Which tests are not run, by the beginning of their names, and why.
-fn left_out(root: &Path) -> Result<Vec<(String, String)>, String> {
+pub fn left_out(root: &Path) -> Result<Vec<(String, String)>, String> {
     let path = root.join("tests/windows.tsv");
     let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let rows = text.lines().filter(|line| !line.starts_with('#'));
@@ -172,5 +204,20 @@ fn test(root: &Path, filter: &[&str]) -> Result<(), String> {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("the tests ended with {status}")),
         Err(e) => Err(format!("cargo: {e}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let text = missing_of(&[("/", "there"), ("/nowhere/a", "a"), ("/nowhere/b", "b c")]);
+        let command = "apt-get install --no-install-recommends a b c";
+        assert_eq!(text, Some(format!("missing: a b c; {command}")));
+        assert!(missing_of(&[("/", "there")]).is_none());
+        // What needs no wine does not ask for it.
+        assert!(tools().iter().all(|(_, package)| !package.contains("wine")));
     }
 }

@@ -83,8 +83,12 @@ impl Tree {
         run(Command::new("gzip").arg("-9nf").arg(&path)).map(drop)
     }
 
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Regular files, relative to the root, in order.
-    fn files(&self) -> Result<Vec<String>, String> {
+    pub fn files(&self) -> Result<Vec<String>, String> {
         let mut found = Vec::new();
         let mut dirs = vec![self.root.clone()];
         while let Some(dir) = dirs.pop() {
@@ -159,7 +163,7 @@ impl Package {
 }
 
 /// The time that is written into packages, so that the same source gives the same bytes.
-fn epoch() -> String {
+pub fn epoch() -> String {
     let told = std::env::var("SOURCE_DATE_EPOCH").ok();
     let committed = || run(Command::new("git").args(["log", "-1", "--format=%ct"])).ok();
     let secs = told.or_else(committed).unwrap_or_default();

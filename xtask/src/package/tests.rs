@@ -51,14 +51,14 @@ all_starts() {
 ln -sf true /usr/bin/mandb
 "#;
 
-fn skip(why: &str) {
+pub(super) fn skip(why: &str) {
     let thread = std::thread::current();
     let line = format!("skipped: {}: {why}\n", thread.name().unwrap_or("a test"));
     // Past cargo's capture, as the counting of skipped tests wants it.
     let _ = std::io::stdout().write_all(line.as_bytes());
 }
 
-fn binary() -> Option<PathBuf> {
+pub(super) fn binary() -> Option<PathBuf> {
     let told = std::env::var_os("WEIR_BIN").map(PathBuf::from);
     let target = cargo::target(&crate::root());
     let built = ["release/weir", "debug/weir"].map(|p| target.join(p));

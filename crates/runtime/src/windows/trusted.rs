@@ -27,11 +27,15 @@ impl Opened {
     }
 }
 
-/// Makes a directory.
+/// Makes a directory, and where that is wanted those on the way to it; one that is there is left as it is.
 pub fn make_dir(path: &Path, with_parents: bool) -> io::Result<()> {
-    match with_parents {
+    let made = match with_parents {
         true => std::fs::create_dir_all(path),
         false => std::fs::create_dir(path),
+    };
+    match made {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
     }
 }
 
@@ -55,3 +59,21 @@ pub fn give_dir_and_files(_: &Path, _: u32) -> io::Result<()> {
 
 /// There is no umask.
 pub fn obey_umask(_: bool) {}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_there_is_made() {
+        let dir = std::env::temp_dir().join(format!("weir-trusted-{}", std::process::id()));
+        assert!(make_dir(&dir.join("a"), false).is_err());
+        for with_parents in [true, false] {
+            make_dir(&dir.join("a"), with_parents).unwrap();
+        }
+        std::fs::write(dir.join("b"), "").unwrap();
+        assert!(make_dir(&dir.join("b"), false).is_err());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
