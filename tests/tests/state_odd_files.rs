@@ -1,8 +1,9 @@
 //! What has the name of a `state` file and is none: nobody waits for a pipe, whoever put it there.
 
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
-use weir_tests::{run_cli, Response, Server, Setup};
+use weir_tests::{expect_soon, run_cli, signal, skip, Response, Server, Setup, Signal};
 
 const CONF: &str = "error_log %%DIR%%/error.log notice; events {} http {
     keyval_zone zone=z:64k state=%%DIR%%/z.json; keyval $arg_k $v zone=z;
@@ -38,6 +39,24 @@ fn a_configuration_that_names_one_is_refused() {
             assert!(text.contains("test failed"), "{text}");
         }
         let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir(&path));
+    }
+}
+
+/// One that was not there when the configuration was read and is wrong when the serving process dies does not keep the next
+/// one from serving.
+#[test]
+fn a_wrong_one_keeps_no_process_from_serving() {
+    for name in ["u.conf", "z.json"] {
+        let server = Setup::new(CONF).start();
+        let [child] = server.children()[..] else { return skip("no master") };
+        server.write(name, "garbage {");
+        signal(child, Signal::Kill);
+        expect_soon("another one serves", || {
+            server.children().first().is_some_and(|pid| *pid != child)
+                && TcpStream::connect(("127.0.0.1", server.port(0))).is_ok()
+        });
+        assert_eq!(server.get("/").status, 200, "{name}");
+        server.expect_error(&format!("{name}\": "));
     }
 }
 

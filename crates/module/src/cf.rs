@@ -244,9 +244,19 @@ impl Cf {
         self.read_by(path, files::read_at_most)
     }
 
-    /// The same of what is written while the server runs: a pipe in its place is refused and not waited for.
+    /// The same of what is written while the server runs: a pipe in its place is refused and not waited for. That there
+    /// was none is known later too, when it may be there and be wrong.
     pub fn read_state(&mut self, path: &Path) -> std::io::Result<Arc<[u8]>> {
-        self.read_by(path, files::read_regular)
+        if self.files.get(path).is_some_and(|known| known.is_empty()) {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
+        match self.read_by(path, files::read_regular) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                self.files.insert(path.to_path_buf(), Arc::default());
+                Err(e)
+            }
+            read => read,
+        }
     }
 
     fn read_by(

@@ -183,6 +183,10 @@ fn run(
     let conf_prefix = conf.parent().map(Path::to_path_buf).unwrap_or_default();
     let mut cf = Cf::new(Rc::new(row_table()), &told.prefix, &conf_prefix, mode);
     cf.is_to_end = weir_runtime::signals::end_is_pending;
+    // Some directives read theirs where they stand.
+    for (path, text) in loader.attached() {
+        cf.files.insert(paths::path(path).into_owned(), Arc::clone(text));
+    }
     let mut directives = Vec::new();
     if !told.globals.is_empty() {
         let parsed = weir_conf::parse_command_line(sources, loader, &told.globals, &options);
@@ -194,9 +198,6 @@ fn run(
     };
     cf.texts = sources.files().to_vec();
     directives.extend(check(&mut cf, parsed)?);
-    for (path, text) in loader.attached() {
-        cf.files.insert(paths::path(path).into_owned(), Arc::clone(text));
-    }
     let built = build(&mut cf, told).and_then(|gen| no_clash(gen, sources));
     let mut warnings = std::mem::take(&mut cf.warnings);
     place::point(warnings.iter_mut(), &directives);
