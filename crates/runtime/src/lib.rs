@@ -48,6 +48,7 @@ mod signal;
 pub mod signals;
 #[cfg(unix)]
 pub mod sockets;
+pub mod succession;
 pub mod system;
 pub mod threads;
 pub mod timer;
