@@ -97,6 +97,7 @@ impl Server {
             .stderr(stderr)
             .spawn()
             .expect("the binary starts");
+        crate::windows::has_started(child.id());
         let peer = Peer::Tcp(setup.ports.get(&0).copied().unwrap_or(0));
         let mut server = Server { child, daemon: None, setup, peer };
         if server.setup.conf().contains("daemon on") {
@@ -108,7 +109,8 @@ impl Server {
 
     #[track_caller]
     fn find_daemon(&mut self) {
-        let code = self.wait_exit();
+        // There is no other process there that would go its own way.
+        let code = if crate::windows::is_killed() { Some(0) } else { self.wait_exit() };
         expect_soon("the daemon's pid", || self.read("the.pid").ends_with('\n'));
         assert_eq!(code, Some(0));
         self.daemon = self.read("the.pid").trim().parse().ok();
@@ -192,11 +194,12 @@ impl Server {
 
     /// The processes that the one to signal has started.
     pub fn children(&self) -> Vec<u32> {
-        children(self.pid())
+        children(crate::windows::number_of(&self.setup).unwrap_or_else(|| self.pid()))
     }
 
     pub fn signal(&self, signal: Signal) {
-        if !crate::windows::signal(&self.setup, signal) {
+        // A daemon's pid file may be another's by now.
+        if self.daemon.is_some() || !crate::windows::signal(&self.setup, signal) {
             self::signal(self.pid(), signal);
         }
     }
@@ -236,12 +239,18 @@ impl Server {
 
 /// The processes that one has started.
 pub fn children(pid: u32) -> Vec<u32> {
+    if let Some(children) = crate::windows::children(pid) {
+        return children;
+    }
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     text.unwrap_or_default().split_whitespace().filter_map(|n| n.parse().ok()).collect()
 }
 
 /// Zombies that nobody reaps count as dead.
 pub fn is_alive(pid: u32) -> bool {
+    if let Some(is) = crate::windows::is_alive(pid) {
+        return is;
+    }
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }
@@ -270,6 +279,9 @@ impl Drop for Server {
 /// Signals any process that a server started, such as its successor. One that is to stop has stopped then, with
 /// all its threads: on a busy machine others go on for a while after the one that the signal has come to.
 pub fn signal(pid: u32, signal: Signal) {
+    if crate::windows::signal_to(pid, signal) {
+        return;
+    }
     let mut command = Command::new("kill");
     command.arg(format!("-{}", signal.name())).arg(pid.to_string()).stderr(Stdio::null());
     let _ = command.status();

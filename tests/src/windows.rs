@@ -4,6 +4,7 @@ use crate::server::Signal;
 use crate::setup::Setup;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 /// `PROGRAM EVENT PID` sets one.
 const VARIABLE: &str = "WEIR_WINDOWS_EVENTS";
@@ -21,12 +22,66 @@ pub(crate) fn signal(setup: &Setup, signal: Signal) -> bool {
         Signal::Quit => "quit",
         Signal::Usr1 => "reopen",
         Signal::Term => "stop",
+        Signal::Usr2 => "upgrade",
+        Signal::Winch => "winch",
         _ => return false,
     };
-    let pid = std::fs::read_to_string(pid_file(setup)).unwrap_or_default();
+    number_of(setup).is_some_and(|pid| tell(&program, event, pid).is_some())
+}
+
+/// What the program of events says, if it has done it.
+fn tell(program: &Path, what: &str, pid: u32) -> Option<String> {
     let mut command = Command::new(program);
-    let done = command.arg(event).arg(pid.trim()).stdin(Stdio::null()).status();
-    done.is_ok_and(|status| status.success())
+    let output = command.arg(what).arg(pid.to_string()).stdin(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The number that the system there has for the main process.
+pub(crate) fn number_of(setup: &Setup) -> Option<u32> {
+    program()?;
+    std::fs::read_to_string(pid_file(setup)).ok()?.trim().parse().ok()
+}
+
+/// The numbers that Linux has for servers; all others are that system's.
+static OF_LINUX: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+pub(crate) fn has_started(pid: u32) {
+    OF_LINUX.lock().unwrap().push(pid);
+}
+
+/// The program that is asked for a process by its number there.
+fn asked_for(pid: u32) -> Option<PathBuf> {
+    program().filter(|_| !OF_LINUX.lock().unwrap().contains(&pid))
+}
+
+/// Sends a signal to a process by its number there; whether it is one that is told so.
+pub(crate) fn signal_to(pid: u32, signal: Signal) -> bool {
+    let Some(program) = asked_for(pid) else { return false };
+    let what = match signal {
+        Signal::Hup => "reload",
+        Signal::Quit => "quit",
+        Signal::Usr1 => "reopen",
+        Signal::Term => "stop",
+        Signal::Usr2 => "upgrade",
+        Signal::Winch => "winch",
+        Signal::Kill => "-kill",
+        Signal::Stop => "-suspend",
+        Signal::Cont => "-resume",
+    };
+    // As of any process, one that is gone hears nothing.
+    let _ = tell(&program, what, pid);
+    true
+}
+
+/// The processes that one has started, by their numbers there.
+pub(crate) fn children(pid: u32) -> Option<Vec<u32>> {
+    let said = tell(&asked_for(pid)?, "-children", pid).unwrap_or_default();
+    Some(said.split_whitespace().filter_map(|n| n.parse().ok()).collect())
+}
+
+/// Whether a process runs, by its number there.
+pub(crate) fn is_alive(pid: u32) -> Option<bool> {
+    Some(tell(&asked_for(pid)?, "-alive", pid).is_some())
 }
 
 /// The system's number of it is not the one that it has itself.

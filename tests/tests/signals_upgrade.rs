@@ -32,6 +32,32 @@ fn usr2_then_quit_hands_over() {
     expect_soon("the new one is gone", || !server.dir().join("the.pid").exists());
 }
 
+/// `-s upgrade`: a signal, the wait for the new one, another signal.
+#[test]
+fn one_command_hands_over() {
+    if weir_tests::binary().ends_with("nginx") {
+        return weir_tests::skip("nginx has no such command");
+    }
+    let mut server = Server::start(CONF);
+    let old = server.pid();
+    let mut kept = server.connect();
+    assert_eq!(kept.get("/").text(), "ok");
+    let ask = || {
+        let mut command = std::process::Command::new(weir_tests::binary());
+        command.arg("-p").arg(server.dir()).arg("-c").arg(server.dir().join("nginx.conf"));
+        let output = command.args(["-s", "upgrade"]).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (is_done, said) = ask();
+    assert!(is_done && said.contains("has taken the place of"), "{said}");
+    let new = pid_in(&server, "the.pid").unwrap_or(old);
+    assert_ne!(new, old);
+    assert_eq!(kept.get("/").text(), "ok");
+    assert_eq!(server.wait_exit(), Some(0));
+    weir_tests::signal(new, Signal::Term);
+    expect_soon("the new one is gone", || !server.dir().join("the.pid").exists());
+}
+
 #[test]
 fn an_upgrade_can_be_taken_back() {
     let server = Server::start(CONF);

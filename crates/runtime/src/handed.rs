@@ -16,6 +16,13 @@ pub enum Kind {
     Successor,
     /// It has gone again.
     NoSuccessor,
+    /// To one that was started rather than forked: files in memory that its master has too, and whether it goes on where
+    /// the one before it was. More follows.
+    Kept,
+    /// To the same: the way from the process whose place it takes.
+    Predecessor,
+    /// To finish, behind what was said before: a signal might overtake that there.
+    Quit,
 }
 
 impl Kind {
@@ -25,6 +32,9 @@ impl Kind {
             Kind::Configuration => 0,
             Kind::Logs => 1,
             Kind::Successor | Kind::NoSuccessor => 2,
+            Kind::Kept => 3,
+            Kind::Predecessor => 4,
+            Kind::Quit => 5,
         }
     }
 }
@@ -39,7 +49,15 @@ pub struct Message {
     pub bundle: Vec<u8>,
 }
 
-const KINDS: [Kind; 4] = [Kind::Configuration, Kind::Logs, Kind::Successor, Kind::NoSuccessor];
+const KINDS: [Kind; 7] = [
+    Kind::Configuration,
+    Kind::Logs,
+    Kind::Successor,
+    Kind::NoSuccessor,
+    Kind::Kept,
+    Kind::Predecessor,
+    Kind::Quit,
+];
 
 impl Message {
     /// One that has no text and no names.

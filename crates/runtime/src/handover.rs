@@ -1,6 +1,6 @@
 //! Messages with descriptors between the master and the serving process, over a socket pair.
 //!
-//! Windows: a named pipe; a descriptor is a handle that is duplicated into the other process.
+//! Windows: a pipe that is the other's standard input; a descriptor is a socket or a handle that is duplicated into it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -71,6 +71,9 @@ impl Outbox {
         link.set_nonblocking(true)?;
         Ok(Outbox { link, queue: Default::default() })
     }
+
+    /// Says which process is at the other end, which Windows must know.
+    pub fn goes_to(&mut self, _: i32) {}
 
     /// Queues a body and descriptors, and sends what can be sent. A message makes earlier ones of
     /// its class needless, if they are not yet begun: who does not read piles nothing up.

@@ -40,6 +40,16 @@ impl Journal {
         Ok(Journal { files: [file()?, file()?], checksum, place: Mutex::default() })
     }
 
+    /// Those that a master has, in a process that it has started rather than forked.
+    pub fn of(files: [File; 2], checksum: fn(&[u8]) -> u32) -> Journal {
+        Journal { files, checksum, place: Mutex::default() }
+    }
+
+    /// To be handed to such a process.
+    pub fn files(&self) -> [&File; 2] {
+        self.files.each_ref()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Place> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }

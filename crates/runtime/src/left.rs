@@ -2,7 +2,7 @@
 //! have, written in turns. Each says how long it is, which it is, and a checksum, so that one that was being written
 //! when the process was killed is known, and the other still there.
 //!
-//! Windows: files in memory are files of the temporary directory that go with their last handle; no process has a parent.
+//! Windows: files in memory are files of the temporary directory that go with their last handle.
 
 use crate::files::{read_exact_at, write_all_at};
 use std::fs::File;
@@ -62,6 +62,16 @@ impl Left {
     /// The system's.
     pub fn new() -> io::Result<Left> {
         Ok(Left { files: [memory_file()?, memory_file()?], turn: AtomicU64::new(0) })
+    }
+
+    /// Those that a master has, in a process that it has started rather than forked.
+    pub fn of(files: [File; 2]) -> Left {
+        Left { files, turn: AtomicU64::new(0) }
+    }
+
+    /// To be handed to such a process.
+    pub fn files(&self) -> [&File; 2] {
+        self.files.each_ref()
     }
 
     /// Puts that in the place of what was there. By one thread at a time.

@@ -49,6 +49,7 @@ pub mod signals;
 #[cfg(unix)]
 pub mod sockets;
 pub mod stack;
+pub mod succession;
 pub mod system;
 pub mod threads;
 pub mod timer;

@@ -226,8 +226,17 @@ impl Listener {
         }
     }
 
+    /// Whether two handles are of the same socket.
+    #[cfg(windows)]
+    pub fn same_socket(&self, other: &Listener) -> bool {
+        use windows_sys::Win32::Foundation::CompareObjectHandles;
+        let [own, other] = [self, other].map(|l| l.socket.as_raw_socket() as usize as _);
+        // SAFETY: two open handles.
+        unsafe { CompareObjectHandles(own, other) != 0 }
+    }
+
     /// Only Linux can tell; elsewhere no process hands sockets to another.
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     pub fn same_socket(&self, _other: &Listener) -> bool {
         false
     }
@@ -301,10 +310,21 @@ impl Listener {
         self.socket.send_to(data, &to.into())
     }
 
-    /// Takes over a listening socket of another process: none is given.
+    /// Takes over a listening socket of another process.
     #[cfg(windows)]
-    pub fn from_inherited(_: OwnedFd) -> io::Result<Listener> {
-        Err(io::ErrorKind::Unsupported.into())
+    pub fn from_inherited(fd: OwnedFd) -> io::Result<Listener> {
+        let socket = Socket::from(std::os::windows::io::OwnedSocket::from(fd));
+        let local = socket.local_addr()?.as_socket().filter(|a| a.port() != 0);
+        let is_udp = socket.r#type()? == Type::DGRAM;
+        let addr = match local {
+            Some(a) if is_udp => ListenAddr::Udp(a),
+            Some(a) if crate::windows::lent::listens(socket.as_raw_socket() as RawFd) => {
+                ListenAddr::Ip(a)
+            }
+            _ => return Err(io::Error::other("a socket that does not listen")),
+        };
+        socket.set_nonblocking(true)?;
+        Ok(Listener { addr, socket })
     }
 
     /// Takes over a listening socket of another process.
@@ -424,7 +444,7 @@ pub(crate) fn claim(fd: RawFd) -> bool {
 /// environment; `None` if it is none. What it is was looked at before anybody owns it, and nobody
 /// comes to own it twice.
 #[cfg(unix)]
-pub fn inherit(fd: RawFd) -> Option<Listener> {
+pub(crate) fn inherit(fd: RawFd) -> Option<Listener> {
     // Standard input, output and error are no listening sockets of ours, whatever they are.
     let is_one = ask(fd, libc::SO_ACCEPTCONN) == Some(1)
         || ask(fd, libc::SO_TYPE) == Some(libc::SOCK_DGRAM) && is_bound_ip(fd);
@@ -433,12 +453,6 @@ pub fn inherit(fd: RawFd) -> Option<Listener> {
     }
     // SAFETY: it is an open socket, not one that this program has opened, and is given out once.
     Listener::from_inherited(unsafe { OwnedFd::from_raw_fd(fd) }).ok()
-}
-
-/// Nothing is left by an older program.
-#[cfg(windows)]
-pub fn inherit(_: RawFd) -> Option<Listener> {
-    None
 }
 
 /// What the kernel says of a socket, if the number is one's.

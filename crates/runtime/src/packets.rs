@@ -1,7 +1,7 @@
 //! A pair of sockets over which whole messages go, each with a descriptor at most: by it two
 //! processes hand connections on. Sending never waits.
 //!
-//! Windows: a pipe of messages, in which a socket is what `WSADuplicateSocket` makes of it.
+//! Windows: sockets of the machine's own address, by which a socket is what `WSADuplicateSocket` makes of it.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -31,18 +31,6 @@ pub fn pair() -> io::Result<(Packets, Packets)> {
 impl AsRawFd for Packets {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
-    }
-}
-
-impl From<OwnedFd> for Packets {
-    fn from(fd: OwnedFd) -> Packets {
-        Packets(fd)
-    }
-}
-
-impl From<Packets> for OwnedFd {
-    fn from(packets: Packets) -> OwnedFd {
-        packets.0
     }
 }
 
@@ -143,7 +131,7 @@ fn kind_of(fd: RawFd) -> Option<libc::c_int> {
 
 /// The end that an older program has left open under this number, which came with the environment;
 /// `None` if it is none.
-pub fn inherit(fd: RawFd) -> Option<Packets> {
+pub(crate) fn inherit(fd: RawFd) -> Option<Packets> {
     if fd <= 2 || kind_of(fd) != Some(libc::SOCK_SEQPACKET) || !crate::listen::claim(fd) {
         return None;
     }

@@ -1,7 +1,7 @@
 //! Processes: fork, daemon, identity, limits, affinity.
 //!
-//! Windows: nobody is root and nothing forks, so that one process does all (`master_process off`); limits
-//! are without end.
+//! Windows: nobody is root and nothing forks: a master starts the program again, and tells it what a fork would have;
+//! limits are without end.
 
 use crate::sockets::{AsRawFd, OwnedFd, RawFd, UnixStream};
 use std::ffi::CString;
@@ -67,19 +67,71 @@ pub fn hostname() -> String {
         .unwrap_or_else(|_| "localhost".into())
 }
 
-pub enum Fork {
+enum Fork {
     Parent { child: i32 },
     Child,
 }
 
 /// Forks. Only while the process has one thread; the caller is the master, which starts none.
-pub fn fork() -> io::Result<Fork> {
+fn fork() -> io::Result<Fork> {
     // SAFETY: the process has a single thread, so the child may do everything the parent may.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Fork::Child),
         child => Ok(Fork::Parent { child }),
     }
+}
+
+/// Whether a master may have another process serve: it has root's rights then, which that gives up.
+pub fn may_be_master() -> bool {
+    is_root()
+}
+
+/// Whether a serving process goes on after its master has died.
+pub const OUTLIVES_MASTER: bool = true;
+
+/// A serving process that was started.
+pub enum Started {
+    /// It is this one, and has this way from its master.
+    This(UnixStream),
+    Other(i32),
+}
+
+/// The call that starts one.
+pub const START: &str = "fork()";
+
+/// Whether a process that was started is to be told all that it needs.
+pub const IS_TOLD: bool = false;
+
+/// Starts a serving process with this end of its way from its master. Windows: another process.
+///
+/// # Errors
+///
+/// The system's.
+pub fn start_serving(link: UnixStream) -> io::Result<Started> {
+    Ok(match fork()? {
+        Fork::Parent { child } => Started::Other(child),
+        Fork::Child => Started::This(link),
+    })
+}
+
+/// The way from its master, in a process that the master has started rather than forked: on Windows.
+pub fn own_link() -> Option<UnixStream> {
+    None
+}
+
+/// Has [`reap`] tell of the end of a process that is no child. Windows alone has services, for which that is.
+///
+/// # Errors
+///
+/// In any case.
+pub fn watch(_: i32) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Whether this process was started by another of its program to be part of the same server. Nobody is told so here.
+pub fn is_started() -> bool {
+    false
 }
 
 /// How a child ended.

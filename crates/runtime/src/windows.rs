@@ -4,9 +4,10 @@
 pub mod beneath;
 pub mod children;
 pub mod datagrams;
-
+pub(crate) mod family;
 pub mod handover;
 pub mod inquiry;
+pub(crate) mod lent;
 pub mod packets;
 pub mod process;
 pub mod service;

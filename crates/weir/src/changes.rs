@@ -4,6 +4,7 @@
 
 use crate::globals::Global;
 use std::path::PathBuf;
+use weir_runtime::process;
 
 /// What a process has from its start.
 #[derive(Clone, PartialEq)]
@@ -42,7 +43,8 @@ impl Changes {
     /// With a master, which can start a serving process anew.
     pub fn under_master(old: &AtStart, new: &AtStart) -> Changes {
         let process = differing(&[
-            ("user", old.user == new.user),
+            // Without root's rights, which Windows does not know, it is nobody's to change.
+            ("user", old.user == new.user || !process::is_root()),
             ("worker_priority", old.priority == new.priority),
             ("working_directory", old.directory == new.directory),
             ("env", old.env == new.env),

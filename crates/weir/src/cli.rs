@@ -31,7 +31,7 @@ Usage: {name} [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename] [-g
        {name} doctor [--json] [-p prefix] [-c filename] [-g directives]
        {name} trace [-p PID | -c filename] [--json] [--to ADDRESS] [-H FIELD] URL
        {name} ship status | install NAME [--dashboards URL] [-p prefix] [-c filename]
-       {name} service install | start | stop | reload | reopen | remove [-n NAME] [-p prefix] [-c filename]
+       {name} service install | start | stop | reload | reopen | upgrade | remove [-n NAME] [-p prefix] [-c filename]
        {name} lua [OPTION]... [-e CODE] [FILE [ARGUMENT]...]
        {name} top [-p PID | -c filename | URL...] [--once | --json] [--interval TIME] [--user NAME:PASSWORD]
        {name} profile [--lua] [-p PID | -c filename] [--seconds N] [--frequency HZ] [--worker N] [-o FILE]
@@ -44,7 +44,8 @@ Options:
   -T            : test configuration, dump it and exit
   --strict      : with -t or -T: warnings, such as a name that is not found, fail the test
   -q            : suppress non-error messages during configuration testing
-  -s signal     : send signal to a master process: stop, quit, reopen, reload
+  -s signal     : send signal to a master process: stop, quit, reopen, reload, upgrade (the program
+                  that is there now takes the place of the one that runs, which drops nothing)
   -p prefix     : set prefix path (default: {}/)
   -e filename   : set error log file (default: {error_log_path})
   -c filename   : set configuration file (default: {conf_path})
@@ -326,7 +327,9 @@ fn service(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<A
     told.bare = false;
     let word = args.next().unwrap_or_default();
     let Some(order) = service::Order::of(&word) else {
-        return Err("write \"service\" with install, start, stop, reload, reopen or remove".into());
+        return Err(
+            "write \"service\" with install, start, stop, reload, reopen, upgrade or remove".into(),
+        );
     };
     let mut name = None;
     while let Some(arg) = args.next() {
@@ -401,7 +404,7 @@ fn needs(c: u8) -> String {
 
 fn checked_signal(name: String) -> Result<String, String> {
     match name.as_str() {
-        "stop" | "quit" | "reopen" | "reload" => Ok(name),
+        "stop" | "quit" | "reopen" | "reload" | "upgrade" => Ok(name),
         _ => Err(format!("invalid option: \"-s {name}\"")),
     }
 }

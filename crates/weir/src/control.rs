@@ -278,6 +278,7 @@ pub fn serve(
     }
     crate::title("worker process");
     let serving = Serving::start(generation, own)?;
+    crate::service::is_ready();
     let (orphan, logs) = (None, Logs::default());
     let mut p = UnderMaster { paths, link, serving, ending: false, orphan, successor: None, logs };
     let mut master = Some(link);
@@ -365,13 +366,20 @@ impl UnderMaster<'_> {
                 self.successor = Some(successor);
             }
             Kind::NoSuccessor => self.successor = None,
+            Kind::Quit => self.quit(),
             _ => take_over(self.paths, &mut self.serving, &message, fds),
         }
     }
 
-    /// Nobody can reload or restart now, but nothing is dropped.
+    /// Nobody can reload or restart now, but nothing is dropped, where the system does not end the process anyway.
     fn lose_master(&mut self) {
         if self.ending {
+            return;
+        }
+        if !process::OUTLIVES_MASTER {
+            log(&self.serving.generation, LogLevel::Alert, "the master process has died, exiting");
+            self.serving.stop();
+            self.ending = true;
             return;
         }
         let gen = Arc::clone(&self.serving.generation);

@@ -12,14 +12,15 @@
 //! know whom to ask.
 
 use crate::heirs::Successor;
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use weir_base::crc32c::crc32c;
 use weir_core::counters::AllCounters;
 use weir_core::counts;
-use weir_runtime::clock;
 use weir_runtime::left::Left;
+use weir_runtime::{clock, process};
 use weir_upstream::health;
 
 /// Messages with figures begin so; a program that does not know it passes them over.
@@ -36,6 +37,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The same of what checks have found out.
 const STANDINGS_MARK: &str = "weir standings 1\n";
 const STANDINGS_MAX_BYTES: usize = 4 << 20;
+
+/// What the files that are handed to a serving process are called.
+const FIGURES: &str = "figures";
+const CHECKS: &str = "standings";
 
 /// With the master, of all its serving processes.
 static LEFT: OnceLock<Left> = OnceLock::new();
@@ -66,6 +71,23 @@ pub fn keep() {
     }
 }
 
+/// What a serving process that is started rather than forked has to be handed: the files, and what they are.
+pub fn files() -> impl Iterator<Item = (&'static str, &'static File)> {
+    let of = |name, left: &'static OnceLock<Left>| {
+        left.get().into_iter().flat_map(Left::files).map(move |file| (name, file))
+    };
+    of(FIGURES, &LEFT).chain(of(CHECKS, &STANDINGS))
+}
+
+/// Takes them in such a process.
+pub fn have(name: &str, files: [File; 2]) {
+    match name {
+        FIGURES => drop(LEFT.set(Left::of(files))),
+        CHECKS => drop(STANDINGS.set(Left::of(files))),
+        _ => {}
+    }
+}
+
 /// What checks have found out, as messages: with a master, what its serving process has left.
 pub fn standings() -> Vec<Vec<u8>> {
     let text = match STANDINGS.get() {
@@ -90,7 +112,18 @@ fn left_in(left: &Left, max_bytes: usize) -> Option<String> {
 /// A message that was there at once.
 pub fn told(body: &[u8]) {
     let text = std::str::from_utf8(body).ok();
-    text.and_then(|t| t.strip_prefix(STANDINGS_MARK)).into_iter().for_each(health::know);
+    let Some(text) = text.and_then(|t| t.strip_prefix(STANDINGS_MARK)) else { return };
+    health::know(text);
+    if process::IS_TOLD {
+        TOLD.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+    }
+}
+
+/// What such messages have said, for a serving process that does not know it by a fork.
+static TOLD: Mutex<String> = Mutex::new(String::new());
+
+pub fn all_told() -> String {
+    TOLD.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// This process is about to serve: it knows what the one before it under the same master knew of servers.

@@ -15,13 +15,11 @@ use weir_core::carried::Carried;
 use weir_core::counters::AllCounters;
 use weir_core::Connection;
 use weir_runtime::packets::{self, Packets};
-use weir_runtime::sockets::{AsRawFd, OwnedFd, RawFd};
+use weir_runtime::sockets::{OwnedFd, RawFd};
 use weir_runtime::{clock, timer};
 
 /// What the new process says first, and by it which form of messages it reads.
 const READY: &[u8] = b"weir connections 2";
-/// The variable that tells a new program the number of its end.
-pub const VARIABLE: &str = "WEIR_CONNECTIONS";
 /// For so long the new process is waited for.
 const START_MS: u64 = 10_000;
 /// It has gone, or is stopped, if it reads nothing for so long.
@@ -179,11 +177,16 @@ pub fn succeed(link: Option<Packets>) -> Option<Packets> {
     std::mem::replace(&mut *PREDECESSOR.lock().unwrap_or_else(|e| e.into_inner()), link)
 }
 
-/// Takes the end that an older program has left open under the number in the environment.
-pub fn take_link() {
-    let number = std::env::var(VARIABLE).ok().and_then(|n| n.parse::<RawFd>().ok());
-    succeed(number.and_then(packets::inherit));
+/// Begins with the end that an older program has handed to this one.
+pub fn begin(link: Option<Packets>) {
+    succeed(link);
     told_at_once().iter().for_each(|body| crate::figures::told(body));
+}
+
+/// The end that this process has, to be handed to the serving process that it starts.
+pub fn handed_on() -> Option<io::Result<OwnedFd>> {
+    let link = PREDECESSOR.lock().unwrap_or_else(|e| e.into_inner());
+    link.as_ref().map(Packets::to_owned_fd)
 }
 
 /// Where the connections of the process before this one come in.
@@ -278,9 +281,4 @@ fn told_at_once() -> Vec<Vec<u8>> {
             Ok(_) | Err(_) => return all,
         }
     }
-}
-
-/// The number to be told to the new program.
-pub fn number(link: &Packets) -> String {
-    link.as_raw_fd().to_string()
 }

@@ -66,6 +66,11 @@ impl Kept {
         self.zones.clear();
     }
 
+    /// The configuration's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The text, for handing it over.
     pub fn bundle(&self) -> Vec<u8> {
         self.sources.to_bundle()

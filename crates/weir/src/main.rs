@@ -2,6 +2,7 @@
 
 mod agent;
 mod asked;
+mod begun;
 mod changes;
 mod cli;
 mod control;
@@ -180,6 +181,9 @@ fn open_failed(path: &std::path::Path, e: &std::io::Error) -> String {
 fn serve(paths: &Paths) -> Result<(), String> {
     use weir_runtime::{listen, process, signals, title};
     title::prepare();
+    if let Some(link) = process::own_link() {
+        return begun::serve(paths, &link).map_err(|e| emerg(&e));
+    }
     let inherited = upgrade::take_sockets();
     paths.check_error_log(Mode::Serve).iter().for_each(|text| say(text));
     let loaded = match load::load(paths, Mode::Serve) {
@@ -231,7 +235,7 @@ fn serve(paths: &Paths) -> Result<(), String> {
     if may_have_master {
         master_title();
     }
-    let with_master = process::is_root() && may_have_master;
+    let with_master = process::may_be_master() && may_have_master;
     let done = match with_master {
         true => master::master(paths, loaded, sockets, &waiter),
         false => {
@@ -330,6 +334,7 @@ fn send_signal(paths: &Paths, name: &str) -> Result<(), String> {
         "quit" => Signal::Quit,
         "reload" => Signal::Hup,
         "reopen" => Signal::Usr1,
+        "upgrade" => Signal::Usr2,
         _ => return Err(format!("{}: invalid option: \"-s {name}\"\n", load::PROGRAM)),
     };
     let loaded = load::load(paths, Mode::Test).map_err(|e| e.text)?;
@@ -345,12 +350,26 @@ fn send_signal(paths: &Paths, name: &str) -> Result<(), String> {
             path.display()
         )
     })?;
-    signals::send(pid, signal).map_err(|e| {
-        format!(
-            "{}: [alert] kill({pid}, {}) failed ({})\n",
-            load::PROGRAM,
-            signal.number(),
-            weir_core::os_text(&e)
-        )
-    })
+    let send = |signal: Signal| {
+        signals::send(pid, signal).map_err(|e| {
+            format!(
+                "{}: [alert] kill({pid}, {}) failed ({})\n",
+                load::PROGRAM,
+                signal.number(),
+                weir_core::os_text(&e)
+            )
+        })
+    };
+    if signal != Signal::Usr2 {
+        return send(signal);
+    }
+    upgrade::may_begin(&path).map_err(|text| emerg(&text))?;
+    send(signal)?;
+    let new = upgrade::wait(&path, pid).map_err(|text| emerg(&text))?;
+    send(Signal::Quit)?;
+    say(&format!(
+        "{}: process {new} has taken the place of {pid}, which ends with its last request\n",
+        load::PROGRAM
+    ));
+    Ok(())
 }

@@ -2,6 +2,7 @@
 //! reopens for it. It never waits for the serving process: what that does not read is kept, what
 //! does not end is killed, what cannot be started is tried again.
 
+use crate::begun;
 use crate::changes::{AtStart, Changes};
 use crate::control::{
     log_changes, log_failures, log_signal, log_warnings, move_pid, remove_pid, serve,
@@ -28,20 +29,22 @@ use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover::Outbox;
 use weir_runtime::listen::{self, Listener};
 use weir_runtime::packets::Packets;
-use weir_runtime::process::{self, Exit, Fork, Identity};
+use weir_runtime::process::{self, Exit, Identity, Started};
 use weir_runtime::signals::{self, Signal, Waiter, Wake};
 use weir_runtime::sockets::{AsFd, BorrowedFd, OwnedFd};
-use weir_runtime::{clock, memory, trusted};
+use weir_runtime::{clock, memory, service, trusted};
 
 /// A serving process that keeps dying, or cannot be started, is started at most once in this time.
 const RESTART_REST_MS: u64 = 500;
+/// How often a service looks whether its successor has begun.
+const LOOK_MS: u64 = 100;
 /// A serving process that has not ended so long after TERM is killed; nginx's time.
 const KILL_AFTER_MS: u64 = 1550;
 
 /// The serving process, as the master sees it.
-struct Child {
+pub struct Child {
     pid: i32,
-    outbox: Outbox,
+    pub outbox: Outbox,
     started_ms: u64,
 }
 
@@ -110,6 +113,8 @@ pub fn master(
     let pid_file = paths.pid_path(global);
     let (kept, generation) = Kept::of(loaded);
     kept.identity()?;
+    // What is about to serve may yet take a moment; until then who comes waits in the sockets.
+    crate::service::is_ready();
     let mut m = Master {
         paths,
         waiter,
@@ -136,6 +141,9 @@ pub fn master(
     }
     m.remove_unix_files();
     remove_pid(&m.upgrade, &m.pid_file);
+    if service::is_main() {
+        m.stand_for_successor();
+    }
     m.log(LogLevel::Notice, "exit");
     Ok(())
 }
@@ -218,8 +226,46 @@ impl Master<'_> {
             self.log(LogLevel::Alert, "the serving process does not end, killing it");
             self.tell(Signal::Kill);
         }
+        if self.is_to_quit() {
+            self.end(Signal::Quit);
+        }
         self.sockets.close_left(MASTER_DRAIN_MS);
         false
+    }
+
+    /// The program that takes a service's place has nobody who would tell this one to end.
+    fn is_to_quit(&self) -> bool {
+        let is_taken = || self.upgrade.as_ref().is_some_and(Upgrade::has_begun);
+        service::is_one() && self.phase == Phase::Serving && is_taken()
+    }
+
+    /// The system's service is this process: as long as another program serves in its place, it says to that what it is
+    /// told, and ends with it.
+    fn stand_for_successor(&mut self) {
+        while let Some(upgrade) = &mut self.upgrade {
+            match self.waiter.wait(None, None) {
+                Wake::Signal(Signal::Chld) => {}
+                Wake::Signal(signal) => {
+                    log_signal(&self.kept.error_log, signal, None);
+                    // One that has just ended is told of.
+                    let _ = signals::send(upgrade.pid(), signal);
+                    continue;
+                }
+                Wake::Ready | Wake::Timeout => continue,
+            }
+            while let Some((pid, exit)) = process::reap() {
+                if pid != upgrade.pid() || upgrade.goes_on() {
+                    continue;
+                }
+                if exit == Exit::Code(0) {
+                    return;
+                }
+                self.log(LogLevel::Alert, "the program that had taken over has died, exiting");
+                // Without a word to the system, which then starts the service again.
+                logger::settle();
+                std::process::exit(1);
+            }
+        }
     }
 
     /// In how many ms something is due.
@@ -229,7 +275,8 @@ impl Master<'_> {
         let start = start.filter(|_| self.phase == Phase::Serving);
         let kill = self.kill_at_ms.map(|at| at.saturating_sub(now));
         let close = self.sockets.next_close_in(MASTER_DRAIN_MS);
-        [start, kill, close, self.logs.due_in_ms()].into_iter().flatten().min()
+        let look = self.upgrade.as_ref().filter(|_| service::is_one()).map(|_| LOOK_MS);
+        [start, kill, close, look, self.logs.due_in_ms()].into_iter().flatten().min()
     }
 
     fn send_on(&mut self) {
@@ -277,6 +324,8 @@ impl Master<'_> {
     fn report(&self, pid: i32, exit: Exit) {
         let (level, how) = match exit {
             Exit::Code(0) => (LogLevel::Notice, "with code 0".to_string()),
+            // Windows' own, of a crash.
+            Exit::Code(c) if c < 0 => (LogLevel::Alert, format!("with code {c:X}")),
             Exit::Code(c) => (LogLevel::Alert, format!("with code {c}")),
             Exit::Signal(s) => (LogLevel::Alert, format!("on signal {s}")),
         };
@@ -317,9 +366,21 @@ impl Master<'_> {
             // What that one still notes is not to be mixed with the new one's.
             weir_status::pairs_left::keep();
         }
-        match process::fork().map_err(|e| failed("fork()", e))? {
-            Fork::Parent { child: pid } => Ok(Child { pid, outbox, started_ms: clock::mono_ms() }),
-            Fork::Child => {
+        let started = process::start_serving(theirs).map_err(|e| failed(process::START, e))?;
+        match started {
+            Started::Other(pid) => {
+                let mut child = Child { pid, outbox, started_ms: clock::mono_ms() };
+                child.outbox.goes_to(pid);
+                if process::IS_TOLD {
+                    begun::tell(&mut child, &self.kept, goes_on)
+                        .and_then(|()| {
+                            child.hand(Kind::Configuration, &self.sockets, self.kept.bundle())
+                        })
+                        .map_err(|e| failed("handing over", e))?;
+                }
+                Ok(child)
+            }
+            Started::This(theirs) => {
                 drop(outbox);
                 // Taken, not copied: when the workers close them, they are closed, and the
                 // generation is held by what serves it alone.
@@ -455,7 +516,13 @@ impl Master<'_> {
         if let Some(mut old) = self.child.replace(child) {
             let result = old.tell_of_successor(Some(link.as_ref()));
             self.check_sent(result);
-            let _ = signals::send(old.pid, Signal::Quit);
+            if process::IS_TOLD {
+                let quit = Message::bare(Kind::Quit, 0);
+                let result = old.outbox.send(&quit.pack(), Vec::new(), quit.kind.class());
+                self.check_sent(result);
+            } else {
+                let _ = signals::send(old.pid, Signal::Quit);
+            }
             self.leaving.push(old);
         }
     }

@@ -78,7 +78,7 @@ impl Orphan {
         let mut fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
         let message = Message::bare(Kind::Configuration, fds.len());
         let (connections, theirs) = heirs::pair().unzip();
-        fds.extend(theirs.map(OwnedFd::from));
+        fds.extend(theirs.map(|theirs| theirs.to_owned_fd()).transpose()?);
         let mut outbox = Outbox::new(link.try_clone()?)?;
         outbox.send(&message.pack(), fds, message.kind.class())?;
         link.set_nonblocking(false)?;

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use weir_core::logger::{self, LogLevel};
 use weir_module::Layout;
+use weir_runtime::process;
 use weir_runtime::service::{self, Event, New};
 
 /// What is to be done.
@@ -18,6 +19,7 @@ pub enum Order {
     Stop,
     Reload,
     Reopen,
+    Upgrade,
     Remove,
     /// What the system does with a service that is installed.
     Run,
@@ -32,6 +34,7 @@ impl Order {
             b"stop" => Order::Stop,
             b"reload" => Order::Reload,
             b"reopen" => Order::Reopen,
+            b"upgrade" => Order::Upgrade,
             b"remove" => Order::Remove,
             b"run" => Order::Run,
             b"--help" | b"-h" | b"-?" => Order::Help,
@@ -57,7 +60,7 @@ fn help() -> String {
     format!(
         "\
 Usage: {name} service install [-n NAME] [-p prefix] [-c filename] [-e filename] [-g directives]
-       {name} service start | stop | reload | reopen | remove [-n NAME]
+       {name} service start | stop | reload | reopen | upgrade | remove [-n NAME]
 
 Services are Windows' (elsewhere systemd and its like start a server); all this takes an administrator.
 
@@ -69,6 +72,8 @@ start    starts it, and waits until it serves
 stop     ends it as quit does, and waits; what is not served within 30 seconds is cut off
 reload   has it read its configuration again
 reopen   has it open its logs again
+upgrade  has the program that is there now (rename the old one, and put the new one in its place) take the place of the
+         one that runs, with all connections
 remove   stops and removes it
 -n NAME  the service's name (default: {name})
 
@@ -88,12 +93,13 @@ pub fn run(paths: &Paths, wanted: &Wanted) -> Result<(), String> {
         return Err(failed(elsewhere()));
     }
     let said = match wanted.order {
-        Order::Run => return run_as(paths, name).map_err(failed),
+        Order::Run => return run_as(paths, name),
         Order::Install => install(paths, name),
         Order::Start => service::start(name).map(|()| told(name, "is running")),
         Order::Stop => service::stop(name).map(|()| told(name, "has ended")),
         Order::Reload => service::reload(name).map(|()| told(name, "was told to read its configuration again; if it is refused, the error log and the event log say why")),
         Order::Reopen => service::reopen(name).map(|()| told(name, "was told to open its logs again")),
+        Order::Upgrade => service::upgrade(name).map(|()| told(name, "was told to hand over to the program that is there now; the error log says whether it has")),
         Order::Remove => service::remove(name).map(|()| told(name, "is removed")),
         Order::Help => Ok(help()),
     };
@@ -173,6 +179,10 @@ fn words(paths: &Paths, name: &str) -> Result<Vec<OsString>, String> {
 /// Serves, as the system's service of that name.
 fn run_as(paths: &Paths, name: &str) -> Result<(), String> {
     let paths = paths.clone();
+    if process::is_started() {
+        service::speak_as(name);
+        return crate::serve(&paths);
+    }
     service::run(
         name,
         Box::new(move || {
@@ -185,6 +195,7 @@ fn run_as(paths: &Paths, name: &str) -> Result<(), String> {
             u8::from(done.is_err())
         }),
     )
+    .map_err(|text| format!("{PROGRAM}: {text}\n"))
 }
 
 /// It serves: what is grave is in the error log from now on, and is overheard there.

@@ -1,20 +1,23 @@
-//! Binary upgrade, nginx's way: USR2 starts the new program with the listening sockets named in
-//! the NGINX environment variable; the old one renames its pid file and goes on until told.
+//! Binary upgrade, nginx's way: USR2 starts the new program with the listening sockets; the old one renames its pid file
+//! and goes on until told.
 
 use crate::heirs::{self, Successor};
 use crate::inquiry;
 use crate::sockets::Sockets;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_runtime::listen::{self, Listener};
 use weir_runtime::packets::Packets;
-use weir_runtime::sockets::{AsRawFd, RawFd};
-use weir_runtime::{process, signals, trusted};
+use weir_runtime::{files, process, succession, trusted};
 
-/// The variable that hands sockets over; nginx's own, so either may replace the other.
-pub const VARIABLE: &str = "NGINX";
+/// Who has asked for an upgrade waits so long for its beginning, and for a new program that serves.
+const BEGINS: Duration = Duration::from_secs(10);
+const SERVES: Duration = Duration::from_secs(120);
+const LOOK: Duration = Duration::from_millis(50);
+/// A pid file has a number and a line feed.
+const PID_MAX_BYTES: u64 = 32;
 
 /// A new program that is running beside this one.
 pub struct Upgrade {
@@ -29,6 +32,24 @@ impl Upgrade {
     /// Where kept connections go.
     pub fn successor(&self) -> Arc<Successor> {
         Successor::new(self.link.as_ref().and_then(|l| l.try_clone().ok()))
+    }
+
+    /// The program that is to take this one's place.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Whether it listens, by a configuration that it has read: it has written the pid file then.
+    pub fn has_begun(&self) -> bool {
+        self.moved.as_ref().is_some_and(|(_, at)| number_in(at) == Some(self.pid))
+    }
+
+    /// It has ended; whether another program had taken its place before, which is watched from now on.
+    pub fn goes_on(&mut self) -> bool {
+        let next = self.moved.as_ref().and_then(|(_, at)| number_in(at));
+        let next = next.filter(|next| *next != self.pid && process::watch(*next).is_ok());
+        self.pid = next.unwrap_or(self.pid);
+        next.is_some()
     }
 
     /// Where this program's pid file is now.
@@ -59,29 +80,15 @@ pub fn begin(
 }
 
 fn start(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> Option<Upgrade> {
-    let mut args = weir_runtime::title::arguments().iter();
-    let program = args.next()?;
-    let fds: Vec<RawFd> = sockets.all().map(|l| l.fd()).collect();
-    let list: String = fds.iter().map(|fd| format!("{fd};")).collect();
     let moved = pid_file.as_ref().map(|p| (old_name(p), p.clone()));
     if let Some((to, from)) = &moved {
         // Without its pid file there is nothing to move.
         let _ = trusted::rename(from, to);
         inquiry::rename(to);
     }
-    let mut command = Command::new(program);
-    command.args(args).env(VARIABLE, list).env_remove(heirs::VARIABLE);
-    let mut keep = fds;
     let (link, theirs) = heirs::pair().unzip();
-    if let Some(theirs) = &theirs {
-        command.env(heirs::VARIABLE, heirs::number(theirs));
-        keep.push(theirs.as_raw_fd());
-    }
-    let prepare = move || {
-        signals::unblock_all();
-        keep.iter().try_for_each(|fd| process::set_cloexec(*fd, false))
-    };
-    match weir_runtime::process::spawn_with(&mut command, prepare) {
+    let all: Vec<&Listener> = sockets.all().map(|l| &**l).collect();
+    match succession::start(&all, theirs) {
         Ok(pid) => {
             log.log(LogLevel::Notice, None, format!("start new binary process {pid}").as_bytes());
             Some(Upgrade { pid, moved, link })
@@ -117,6 +124,57 @@ pub fn ended(upgrade: &mut Option<Upgrade>, pid: i32) -> bool {
     }
 }
 
+/// Whether an upgrade may be asked for.
+///
+/// # Errors
+///
+/// One is under way.
+pub fn may_begin(pid_file: &Path) -> Result<(), String> {
+    let old = old_name(pid_file);
+    match old.exists() {
+        true => Err(format!(
+            "an upgrade is under way: there is \"{}\"; the process that it names is to end first",
+            old.display()
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The number in a pid file.
+fn number_in(pid_file: &Path) -> Option<i32> {
+    let text = files::read_at_most(pid_file, PID_MAX_BYTES).ok()?;
+    std::str::from_utf8(&text).ok()?.trim().parse().ok()
+}
+
+/// Waits until another program than that process has written the pid file, which it does once it listens by a
+/// configuration that it has read.
+///
+/// # Errors
+///
+/// It does not.
+pub fn wait(pid_file: &Path, pid: i32) -> Result<i32, String> {
+    let (begun, old) = (Instant::now(), old_name(pid_file));
+    let mut has_begun = false;
+    loop {
+        if let Some(new) = number_in(pid_file).filter(|new| *new != pid) {
+            return Ok(new);
+        }
+        let is_begun = old.exists();
+        if has_begun && !is_begun || !has_begun && begun.elapsed() > BEGINS {
+            return Err(format!(
+                "the new program has not started, and process {pid} goes on; the error log says why"
+            ));
+        }
+        if begun.elapsed() > SERVES {
+            return Err(format!(
+                "the new program takes too long; process {pid} goes on, and both are there"
+            ));
+        }
+        has_begun |= is_begun;
+        std::thread::sleep(LOOK);
+    }
+}
+
 /// The program that started this one to take its place.
 static PREDECESSOR: OnceLock<u32> = OnceLock::new();
 
@@ -125,24 +183,15 @@ pub fn predecessor_runs() -> bool {
     PREDECESSOR.get().is_some_and(|pid| process::parent_pid() == *pid)
 }
 
-/// Takes the sockets that an older program left in the environment. To be called before this
-/// program has opened anything.
+/// Takes the sockets that an older program has handed over. To be called before this program has opened anything.
 pub fn take_sockets() -> bool {
-    heirs::take_link();
-    let list = std::env::var(VARIABLE);
-    // Neither is for programs that this one starts. It has one thread yet.
-    [VARIABLE, heirs::VARIABLE].into_iter().for_each(|name| std::env::remove_var(name));
-    let Ok(list) = list else { return false };
-    let listeners: Vec<Listener> = list
-        .split([';', ':'])
-        .filter_map(|n| n.parse::<RawFd>().ok())
-        .filter_map(listen::inherit)
-        .collect();
-    let any = !listeners.is_empty();
+    let taken = succession::take();
+    heirs::begin(taken.link);
+    let any = !taken.listeners.is_empty();
     if any {
         // It is set once.
         let _ = PREDECESSOR.set(process::parent_pid());
     }
-    listen::keep_inherited(listeners);
+    listen::keep_inherited(taken.listeners);
     any
 }

@@ -45,6 +45,13 @@ pub fn reopen(_: &str) -> Result<(), String> {
 /// # Errors
 ///
 /// In any case.
+pub fn upgrade(_: &str) -> Result<(), String> {
+    Err(NONE.into())
+}
+
+/// # Errors
+///
+/// In any case.
 pub fn remove(_: &str) -> Result<(), String> {
     Err(NONE.into())
 }
@@ -60,6 +67,14 @@ pub fn run(_: &str, _: Work) -> Result<(), String> {
 pub fn is_one() -> bool {
     false
 }
+
+/// Whether the system hears from this process how the service is.
+pub fn is_main() -> bool {
+    false
+}
+
+/// This process is part of no service.
+pub fn speak_as(_: &str) {}
 
 /// Nobody asks.
 pub fn is_ready() {}

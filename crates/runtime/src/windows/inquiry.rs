@@ -9,7 +9,6 @@ use std::fs::read_to_string;
 use std::io::{self, Read, Write};
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use windows_sys::Win32::Foundation::{
     LocalFree, ERROR_BROKEN_PIPE, ERROR_IO_PENDING, ERROR_NO_DATA, ERROR_PIPE_BUSY,
@@ -204,7 +203,7 @@ fn instance(first: bool) -> io::Result<OwnedHandle> {
         };
         let only = if first { FILE_FLAG_FIRST_PIPE_INSTANCE } else { 0 };
         let pipe = CreateNamedPipeW(
-            name_of(std::process::id()).as_ptr(),
+            name_of(super::family::main_pid()).as_ptr(),
             PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED | only,
             PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_WAIT | PIPE_REJECT_REMOTE_CLIENTS,
             PIPE_UNLIMITED_INSTANCES,
@@ -222,19 +221,17 @@ fn instance(first: bool) -> io::Result<OwnedHandle> {
     }
 }
 
-/// The pipe of this process.
-pub struct Named {
-    /// The end that nobody has come to yet, until somebody waits at it.
-    first: Mutex<Option<OwnedHandle>>,
-}
+/// The pipe of this server.
+pub struct Named(());
 
-/// Makes the pipe. Its name is not the file's.
+/// The name is not the file's, and the pipe is made by the process that answers: askers come to any end of it that there
+/// is, and a master has none to answer at.
 ///
 /// # Errors
 ///
-/// The system's.
+/// None.
 pub fn listen(_: &Path) -> io::Result<Named> {
-    Ok(Named { first: Mutex::new(Some(instance(true)?)) })
+    Ok(Named(()))
 }
 
 impl Named {
@@ -256,8 +253,11 @@ impl Named {
     ///
     /// The system's.
     pub fn answering(&self) -> io::Result<(Answering, End)> {
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let pipe = first.map_or_else(|| instance(false), Ok)?;
+        // The serving process before this one may still have ends of it.
+        let pipe = instance(true).or_else(|e| match super::family::is_serving() {
+            true => instance(false),
+            false => Err(e),
+        })?;
         let end = event()?;
         let heard = end.try_clone()?;
         Ok((Answering { pipe: Cell::new(Some(pipe)), end: heard }, End(end)))
@@ -393,8 +393,8 @@ mod tests {
         std::fs::write(&file, format!("{}\n", std::process::id())).unwrap();
         let path = dir.join("a.pid.control");
         let named = listen(&path).unwrap();
-        assert!(listen(&path).is_err());
         let (answering, end) = named.answering().unwrap();
+        assert!(named.answering().is_err());
         for _ in 0..3 {
             let mut asker = connect(&path).unwrap();
             asker.write_all(b"version\n").unwrap();

@@ -1,7 +1,9 @@
-//! Processes: nobody is root and nothing forks, so that one process does all (`master_process off`).
+//! Processes: nobody is root and nothing forks; a master starts the program again to serve ([`super::family`]).
 
+pub use super::family::{is_started, own_link, start_serving, watch};
+use super::handover::End;
 use super::sockets::{OwnedFd, RawFd, UnixStream};
-use super::unsupported;
+use super::{family, unsupported};
 use std::io;
 use windows_sys::Win32::Foundation::{CloseHandle, FILETIME};
 use windows_sys::Win32::System::Threading::{
@@ -30,8 +32,8 @@ pub fn uid() -> u32 {
 }
 
 /// The user of the process at the other end.
-pub fn peer_uid(link: &UnixStream) -> io::Result<u32> {
-    match link.0 {}
+pub fn peer_uid(_: &UnixStream) -> io::Result<u32> {
+    unsupported()
 }
 
 /// Whether it is a socket that was made with root's rights.
@@ -43,25 +45,37 @@ pub fn pid() -> u32 {
     std::process::id()
 }
 
-/// The process that started this one: the system does not say.
+/// The process of this program that has started this one, while it runs.
 pub fn parent_pid() -> u32 {
-    0
+    family::parent_pid()
 }
+
+/// Whether a master may have another process serve: any may.
+pub fn may_be_master() -> bool {
+    true
+}
+
+/// Whether a serving process goes on after its master has died: a job ends it.
+pub const OUTLIVES_MASTER: bool = false;
 
 /// This machine's name.
 pub fn hostname() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "localhost".into())
 }
 
-pub enum Fork {
-    Parent { child: i32 },
-    Child,
+/// A serving process that was started.
+pub enum Started {
+    /// It is this one, and has this way from its master.
+    This(UnixStream),
+    /// It is to be told all that it needs.
+    Other(i32),
 }
 
-/// Nothing forks.
-pub fn fork() -> io::Result<Fork> {
-    unsupported()
-}
+/// The call that starts one.
+pub const START: &str = "CreateProcess()";
+
+/// Whether a process that was started is to be told all that it needs.
+pub const IS_TOLD: bool = true;
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +86,7 @@ pub enum Exit {
 
 /// The next child that has ended, without waiting.
 pub fn reap() -> Option<(i32, Exit)> {
-    None
+    family::reap()
 }
 
 /// A program stays at its console, or is started as a service.
@@ -154,22 +168,11 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     }
 }
 
-/// No program is executed in this one's place.
-pub fn set_cloexec(_: RawFd, _: bool) -> io::Result<()> {
-    unsupported()
-}
-
-/// There is no master.
+/// The way to a process that is about to be started, and its end of it.
 pub fn socket_pair() -> io::Result<(UnixStream, UnixStream)> {
-    unsupported()
-}
-
-/// Starts a program; nothing can be run in it before.
-pub fn spawn_with<F>(_: &mut std::process::Command, _: F) -> io::Result<i32>
-where
-    F: FnMut() -> io::Result<()> + Send + Sync + 'static,
-{
-    unsupported()
+    let (theirs, ours) = io::pipe()?;
+    let ours = End::Sends(std::sync::Mutex::new(Some(ours)));
+    Ok((UnixStream(ours), UnixStream(End::Lies(theirs))))
 }
 
 /// The system's number of the thread that asks.

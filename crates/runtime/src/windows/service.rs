@@ -30,7 +30,7 @@ use windows_sys::Win32::System::Services::{
 };
 
 pub use events::report;
-pub use running::{is_one, is_ready, run};
+pub use running::{is_main, is_one, is_ready, run, speak_as};
 
 /// Whether the system has services.
 pub const IS_THERE: bool = true;
@@ -47,6 +47,8 @@ const RESTARTS_MS: [u32; 3] = [1000, 5000, 30_000];
 const FORGOTTEN_SECS: u32 = 86_400;
 /// Opens logs again: the first number that is a program's own.
 const REOPEN: u32 = 128;
+/// Hands over to the program that is there now.
+const UPGRADE: u32 = 129;
 /// How long who waits for it is without a sign of it, whatever it says itself.
 const SILENCE: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(100);
@@ -321,6 +323,16 @@ pub fn reload(name: &str) -> Result<(), String> {
 pub fn reopen(name: &str) -> Result<(), String> {
     let service = open(name, SERVICE_USER_DEFINED_CONTROL)?;
     control(name, &service, REOPEN)
+}
+
+/// Has a service hand over to the program that is there now.
+///
+/// # Errors
+///
+/// It was not told.
+pub fn upgrade(name: &str) -> Result<(), String> {
+    let service = open(name, SERVICE_USER_DEFINED_CONTROL)?;
+    control(name, &service, UPGRADE)
 }
 
 /// Removes a service; one that runs is stopped first.

@@ -1,9 +1,11 @@
 //! Signals as nginx has them on Windows: events with names, which another program sets (`-s`), and the console's own.
 
+use super::family;
 use super::sockets::RawFd;
 pub use crate::signal::Signal;
 use std::collections::VecDeque;
 use std::io;
+use std::os::windows::io::{FromRawHandle, IntoRawHandle, OwnedHandle};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use windows_sys::Win32::Foundation::{CloseHandle, HANDLE, WAIT_OBJECT_0};
@@ -16,11 +18,14 @@ use windows_sys::Win32::System::Threading::{
 };
 
 /// As nginx calls their events there.
-const EVENTS: [(Signal, &str); 4] = [
+const EVENTS: [(Signal, &str); 6] = [
     (Signal::Term, "stop"),
     (Signal::Quit, "quit"),
     (Signal::Usr1, "reopen"),
     (Signal::Hup, "reload"),
+    // Not nginx's, which has neither there.
+    (Signal::Usr2, "upgrade"),
+    (Signal::Winch, "winch"),
 ];
 
 impl Signal {
@@ -60,6 +65,9 @@ impl Signal {
     }
 }
 
+/// More than the system gives a process that is to end with its window, or with the machine.
+const CLOSING: Duration = Duration::from_secs(30);
+
 /// What has come and was not taken yet.
 static COME: Mutex<VecDeque<Signal>> = Mutex::new(VecDeque::new());
 static BELL: Condvar = Condvar::new();
@@ -74,17 +82,29 @@ pub(super) fn tell(signal: Signal) {
     BELL.notify_all();
 }
 
+/// Whoever waits looks at what he waits for.
+pub(super) fn ring() {
+    let _all = come();
+    BELL.notify_all();
+}
+
 /// Called in a thread of the system's.
 unsafe extern "system" fn on_console(event: u32) -> i32 {
     match event {
+        // Its master hears it too, and says what is to be done.
+        _ if family::is_serving() => {}
         CTRL_C_EVENT | CTRL_BREAK_EVENT | CTRL_CLOSE_EVENT | CTRL_SHUTDOWN_EVENT => {
             tell(Signal::Term);
-            1
         }
         // Somebody logs off, who need not be who has started it: services alone are told.
-        CTRL_LOGOFF_EVENT => 1,
-        _ => 0,
+        CTRL_LOGOFF_EVENT => {}
+        _ => return 0,
     }
+    if matches!(event, CTRL_CLOSE_EVENT | CTRL_SHUTDOWN_EVENT) {
+        // Upon the answer the system ends the process, which it also does when that takes too long.
+        std::thread::sleep(CLOSING);
+    }
+    1
 }
 
 fn event_name(what: &str, pid: u32) -> Vec<u16> {
@@ -94,11 +114,27 @@ fn event_name(what: &str, pid: u32) -> Vec<u16> {
 /// Hears of the signals.
 pub struct Waiter(());
 
+/// Makes the events of a process, or finds those that it, or who has started it, has made.
+pub(super) fn events_of(pid: u32) -> io::Result<Vec<OwnedHandle>> {
+    let make = |(_, what): &(Signal, &str)| {
+        let name = event_name(what, pid);
+        // SAFETY: the name ends in a zero and outlives the call; without a descriptor the owner and the system may. The
+        // handle is nobody else's.
+        unsafe {
+            match CreateEventW(std::ptr::null(), 0, 0, name.as_ptr()) {
+                none if none.is_null() => Err(io::Error::last_os_error()),
+                event => Ok(OwnedHandle::from_raw_handle(event)),
+            }
+        }
+    };
+    EVENTS.iter().map(make).collect()
+}
+
 /// What ended a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
     Signal(Signal),
-    /// The other descriptor is ready, or its peer has gone: nobody has one.
+    /// The master has said something, or is gone.
     Ready,
     Timeout,
 }
@@ -116,17 +152,11 @@ impl Waiter {
     ///
     /// The system's.
     pub fn new() -> io::Result<Waiter> {
-        let pid = std::process::id();
-        let mut handles = [std::ptr::null_mut(); EVENTS.len()];
-        for ((_, what), handle) in EVENTS.iter().zip(&mut handles) {
-            let name = event_name(what, pid);
-            // SAFETY: the name ends in a zero and outlives the call; without a descriptor the owner and the system may.
-            *handle = unsafe { CreateEventW(std::ptr::null(), 0, 0, name.as_ptr()) };
-            if handle.is_null() {
-                return Err(io::Error::last_os_error());
-            }
+        let events = events_of(std::process::id())?;
+        let mut handles = Handles([std::ptr::null_mut(); EVENTS.len()]);
+        for (handle, event) in handles.0.iter_mut().zip(events) {
+            *handle = event.into_raw_handle();
         }
-        let handles = Handles(handles);
         std::thread::Builder::new().name("signals".into()).spawn(move || hear(&handles))?;
         Waiter::of(&[])
     }
@@ -144,13 +174,16 @@ impl Waiter {
         }
     }
 
-    /// Waits for a signal, or for the time to pass.
-    pub fn wait(&self, _: Option<RawFd>, timeout_ms: Option<u64>) -> Wake {
+    /// Waits for a signal, for what the master says where that is to be heard, or for the time to pass.
+    pub fn wait(&self, link: Option<RawFd>, timeout_ms: Option<u64>) -> Wake {
         let end = timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
         let mut all = come();
         loop {
             if let Some(signal) = all.pop_front() {
                 return Wake::Signal(signal);
+            }
+            if link.is_some() && family::has_word() {
+                return Wake::Ready;
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             all = match left {
@@ -201,6 +234,9 @@ pub fn unblock_all() {}
 ///
 /// There is no such event: no such server, or one of somebody else's, or it is a signal that has none.
 pub fn send(pid: i32, signal: Signal) -> io::Result<()> {
+    if signal == Signal::Kill {
+        return family::kill(pid.unsigned_abs());
+    }
     let Some((_, what)) = EVENTS.iter().find(|(s, _)| *s == signal) else {
         return Err(io::ErrorKind::Unsupported.into());
     };

@@ -1,7 +1,8 @@
-//! Descriptors by the names that the other crates use. Nothing is handed to another process yet, and there are no sockets
-//! with paths: nobody has one.
+//! Descriptors by the names that the other crates use. There are no sockets with paths; what is one elsewhere between a
+//! master and its serving process is a pipe ([`super::handover`]).
 
-use super::unsupported;
+use super::handover::End;
+use super::{lent, unsupported};
 use crate::listen::ListenAddr;
 use std::convert::Infallible;
 use std::fs::File;
@@ -14,8 +15,6 @@ use std::os::windows::io::{
 };
 use std::path::Path;
 use std::time::Duration;
-use windows_sys::Win32::Foundation::{DuplicateHandle, DUPLICATE_SAME_ACCESS, HANDLE};
-use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 /// The number of a handle or a socket, of which the system uses 32 bits.
 pub type RawFd = i32;
@@ -119,9 +118,9 @@ impl From<TcpStream> for OwnedFd {
     }
 }
 
-impl From<UnixStream> for OwnedFd {
-    fn from(stream: UnixStream) -> OwnedFd {
-        match stream.0 {}
+impl From<OwnedSocket> for OwnedFd {
+    fn from(socket: OwnedSocket) -> OwnedFd {
+        OwnedFd::Socket(socket)
     }
 }
 
@@ -150,65 +149,52 @@ macro_rules! nobodys {
 }
 
 nobodys!(
-    /// A connected socket of this machine's.
-    UnixStream,
     /// One that listens.
     UnixListener,
     /// One for datagrams.
     UnixDatagram
 );
 
+/// One end of the pipe between a master and its serving process. It has no number, and is waited for all the same.
+pub struct UnixStream(pub(super) End);
+
+impl AsRawFd for UnixStream {
+    fn as_raw_fd(&self) -> RawFd {
+        0
+    }
+}
+
 impl UnixStream {
     pub fn connect(_: impl AsRef<Path>) -> io::Result<UnixStream> {
         unsupported()
     }
 
-    pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
+    pub fn try_clone(&self) -> io::Result<UnixStream> {
+        unsupported()
+    }
+
+    pub fn set_nonblocking(&self, _: bool) -> io::Result<()> {
         unsupported()
     }
 
     pub fn set_read_timeout(&self, _: Option<Duration>) -> io::Result<()> {
-        match self.0 {}
-    }
-
-    pub fn set_write_timeout(&self, _: Option<Duration>) -> io::Result<()> {
-        match self.0 {}
-    }
-
-    pub fn shutdown(&self, _: std::net::Shutdown) -> io::Result<()> {
-        match self.0 {}
-    }
-}
-
-impl Read for UnixStream {
-    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        match self.0 {}
-    }
-}
-
-impl Write for UnixStream {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        match self.0 {}
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self.0 {}
+        unsupported()
     }
 }
 
 impl Read for &UnixStream {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        match self.0 {}
+        unsupported()
     }
 }
 
 impl Write for &UnixStream {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        match self.0 {}
+        unsupported()
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self.0 {}
+        Ok(())
     }
 }
 
@@ -236,20 +222,13 @@ impl UnixDatagram {
     }
 }
 
-/// Another handle of the same thing, to be handed on; of a socket there is none.
+/// Another handle of the same thing, to be handed on.
+///
+/// # Errors
+///
+/// The system's.
 pub fn copy(of: &impl AsFd) -> io::Result<OwnedFd> {
-    let own = of.as_fd().as_raw_fd() as usize as HANDLE;
-    let mut copy: HANDLE = std::ptr::null_mut();
-    // SAFETY: the process's own pseudo handle, a number, and a value of this frame that the call fills.
-    let done = unsafe {
-        let here = GetCurrentProcess();
-        DuplicateHandle(here, own, here, &mut copy, 0, 0, DUPLICATE_SAME_ACCESS)
-    };
-    match done {
-        0 => Err(io::Error::last_os_error()),
-        // SAFETY: it was made just now and is nobody else's.
-        _ => Ok(OwnedFd::Handle(unsafe { OwnedHandle::from_raw_handle(copy) })),
-    }
+    lent::copy(of.as_fd().as_raw_fd())
 }
 
 /// Listens under a name that no file stands for.

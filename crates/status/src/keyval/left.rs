@@ -6,6 +6,8 @@
 
 use super::{Entry, Zone};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use weir_base::crc32c::crc32c;
@@ -39,6 +41,20 @@ fn lock() -> MutexGuard<'static, Option<Left>> {
 /// its own. Without memory for it zones begin empty.
 pub fn keep() {
     let journal = Journal::new(crc32c).ok().map(Arc::new);
+    *lock() = Some(Left { journal, ..Left::default() });
+}
+
+/// What a serving process that is started rather than forked is to be handed.
+pub fn copies() -> io::Result<Vec<File>> {
+    match lock().as_ref().and_then(|left| left.journal.as_ref()) {
+        Some(journal) => journal.files().into_iter().map(File::try_clone).collect(),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Takes it in such a process.
+pub fn have(files: [File; 2]) {
+    let journal = Some(Arc::new(Journal::of(files, crc32c)));
     *lock() = Some(Left { journal, ..Left::default() });
 }
 

@@ -2,7 +2,7 @@
 //! do by [`on_control`], in another. What takes long (a start, the last requests) is told every second, or the system
 //! takes it for stuck; what takes too long is ended.
 
-use super::{events, wide, REOPEN};
+use super::{events, wide, REOPEN, UPGRADE};
 use crate::service::Work;
 use crate::windows::signals::{self, Signal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +41,17 @@ static IS_ONE: AtomicBool = AtomicBool::new(false);
 /// Whether this process is a service.
 pub fn is_one() -> bool {
     IS_ONE.load(Ordering::Relaxed)
+}
+
+/// This process is part of that service: a serving process of it, or one that has taken over.
+pub fn speak_as(name: &str) {
+    IS_ONE.store(true, Ordering::Relaxed);
+    events::begin(name);
+}
+
+/// Whether the system started this process as a service, and hears from it how it is.
+pub fn is_main() -> bool {
+    told().is_some()
 }
 
 /// What the system was told last.
@@ -182,6 +193,7 @@ unsafe extern "system" fn on_control(
         }
         SERVICE_CONTROL_PARAMCHANGE => signals::tell(Signal::Hup),
         REOPEN => signals::tell(Signal::Usr1),
+        UPGRADE => signals::tell(Signal::Usr2),
         SERVICE_CONTROL_INTERROGATE => {}
         _ => return ERROR_CALL_NOT_IMPLEMENTED,
     }

@@ -1,0 +1,267 @@
+//! Processes that this one has started of its own program: what a master's fork is elsewhere. A serving process ends with
+//! its master (a job object of that, and the end of the pipe between them); a new program that takes this one's place does
+//! not. Each knows by a variable what it is there for, and hears of the rest by its standard input.
+
+use super::handover::{self, End, Inbox, Outbox};
+use super::signals::{self, Signal};
+use super::sockets::{OwnedFd, UnixStream};
+use crate::process::{Exit, Started};
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use windows_sys::Win32::Foundation::{HANDLE, WAIT_TIMEOUT};
+use windows_sys::Win32::System::Console::{GetStdHandle, SetStdHandle, STD_INPUT_HANDLE};
+use windows_sys::Win32::System::Threading::{
+    GetExitCodeProcess, OpenProcess, TerminateProcess, WaitForSingleObject, INFINITE,
+    PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE,
+};
+
+/// What a process of this program was started for, and by whom: `serves 123`.
+const VARIABLE: &str = "WEIR_PROCESS";
+const SERVES: &str = "serves";
+const SUCCEEDS: &str = "succeeds";
+/// What one that is killed has ended with.
+const KILLED: u32 = 137;
+
+/// What this process was started for.
+struct Origin {
+    serves: bool,
+    parent: u32,
+    /// By which it is seen whether that still runs.
+    handle: Option<OwnedHandle>,
+}
+
+static ORIGIN: OnceLock<Option<Origin>> = OnceLock::new();
+
+/// It is found out once, before there is a second thread, and no program that this one starts is to think it of itself.
+fn origin() -> Option<&'static Origin> {
+    let find = || {
+        let text = std::env::var(VARIABLE).ok()?;
+        std::env::remove_var(VARIABLE);
+        let (what, parent) = text.split_once(' ')?;
+        let parent = parent.parse().ok()?;
+        // SAFETY: numbers; the handle, if there is one, is nobody else's.
+        let handle = unsafe {
+            match OpenProcess(PROCESS_SYNCHRONIZE, 0, parent) {
+                none if none.is_null() => None,
+                handle => Some(OwnedHandle::from_raw_handle(handle)),
+            }
+        };
+        Some(Origin { serves: what == SERVES, parent, handle })
+    };
+    ORIGIN.get_or_init(find).as_ref()
+}
+
+/// The process of this program that has started this one, while it runs; otherwise 0.
+pub(super) fn parent_pid() -> u32 {
+    let runs = |o: &&Origin| o.handle.as_ref().is_some_and(|h| !has_ended(h));
+    origin().filter(runs).map_or(0, |o| o.parent)
+}
+
+/// The number by which the server that this process is part of is told something.
+pub(super) fn main_pid() -> u32 {
+    origin().filter(|o| o.serves).map_or_else(std::process::id, |o| o.parent)
+}
+
+/// Whether this process serves under a master that has started it.
+pub(super) fn is_serving() -> bool {
+    origin().is_some_and(|o| o.serves)
+}
+
+/// Whether this process was started by another of its program.
+pub fn is_started() -> bool {
+    origin().is_some()
+}
+
+fn has_ended(process: &OwnedHandle) -> bool {
+    // SAFETY: an open handle, and no waiting.
+    unsafe { WaitForSingleObject(process.as_raw_handle(), 0) != WAIT_TIMEOUT }
+}
+
+/// Standard input, which is nobody's from now on.
+fn standard_input() -> io::Result<File> {
+    // SAFETY: the handle is this process' alone once the system has none under that name any more.
+    unsafe {
+        let handle = GetStdHandle(STD_INPUT_HANDLE);
+        if handle.is_null() || SetStdHandle(STD_INPUT_HANDLE, std::ptr::null_mut()) == 0 {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(File::from(OwnedHandle::from_raw_handle(handle)))
+    }
+}
+
+/// The way from the master, in a process that serves under one. To be called once.
+pub fn own_link() -> Option<UnixStream> {
+    origin().filter(|o| o.serves)?;
+    let inbox = Inbox::begin(standard_input().ok()?).ok()?;
+    let _ = INBOX.set(Arc::clone(&inbox));
+    Some(UnixStream(End::Receives(inbox)))
+}
+
+/// What its master says to this process.
+static INBOX: OnceLock<Arc<Inbox>> = OnceLock::new();
+
+/// Whether the master has said something, or is gone.
+pub(super) fn has_word() -> bool {
+    INBOX.get().is_some_and(|inbox| inbox.is_ready())
+}
+
+/// What a program that takes another's place was handed by that, to be called once.
+pub(crate) fn handed() -> Option<(Vec<u8>, Vec<OwnedFd>)> {
+    origin().filter(|o| !o.serves)?;
+    handover::read_one(&mut standard_input().ok()?).ok()
+}
+
+/// A process that this one has started.
+struct Child {
+    pid: u32,
+    process: OwnedHandle,
+    /// What it is told by is there before it is, so that nothing said early is lost.
+    _events: Vec<OwnedHandle>,
+}
+
+static CHILDREN: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+fn children() -> MutexGuard<'static, Vec<Child>> {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As in winnt.h: the limits of a job, of which the flags alone are set.
+#[derive(Default)]
+#[repr(C)]
+struct Limits {
+    times: [i64; 2],
+    flags: u32,
+    sizes: [usize; 2],
+    processes: u32,
+    affinity: usize,
+    classes: [u32; 2],
+    counts: [u64; 6],
+    memory: [usize; 4],
+}
+
+const EXTENDED_LIMITS: i32 = 9;
+const KILL_ON_JOB_CLOSE: u32 = 0x2000;
+
+#[link(name = "kernel32")]
+unsafe extern "system" {
+    fn CreateJobObjectW(rights: *const c_void, name: *const u16) -> HANDLE;
+    fn SetInformationJobObject(job: HANDLE, what: i32, value: *const Limits, bytes: u32) -> i32;
+    fn AssignProcessToJobObject(job: HANDLE, process: HANDLE) -> i32;
+}
+
+/// What ends with this process.
+fn job() -> Option<&'static OwnedHandle> {
+    static JOB: OnceLock<Option<OwnedHandle>> = OnceLock::new();
+    let make = || {
+        let limits = Limits { flags: KILL_ON_JOB_CLOSE, ..Limits::default() };
+        let bytes = size_of::<Limits>() as u32;
+        // SAFETY: no name and no rights; the handle is nobody else's, and the value is what that setting takes.
+        unsafe {
+            let job = CreateJobObjectW(std::ptr::null(), std::ptr::null());
+            if job.is_null() {
+                return None;
+            }
+            let own = OwnedHandle::from_raw_handle(job);
+            let done = SetInformationJobObject(job, EXTENDED_LIMITS, &limits, bytes);
+            (done != 0).then_some(own)
+        }
+    };
+    JOB.get_or_init(make).as_ref()
+}
+
+/// Starts this program again with the same words.
+fn start(what: &str, input: Stdio) -> io::Result<i32> {
+    let program = std::env::current_exe()?;
+    let mut command = Command::new(program);
+    command.args(super::title::arguments().iter().skip(1));
+    command.env(VARIABLE, format!("{what} {}", std::process::id())).stdin(input);
+    let child = command.spawn()?;
+    let pid = child.id();
+    let process = OwnedHandle::from(child);
+    if what == SERVES || crate::service::is_main() {
+        // Without it a serving process still sees the end of its pipe.
+        // SAFETY: two open handles.
+        let _ = job().map(|job| unsafe {
+            AssignProcessToJobObject(job.as_raw_handle(), process.as_raw_handle())
+        });
+    }
+    keep(pid, process)?;
+    i32::try_from(pid).map_err(io::Error::other)
+}
+
+/// Has [`reap`] tell of its end.
+fn keep(pid: u32, process: OwnedHandle) -> io::Result<()> {
+    let events = signals::events_of(pid)?;
+    let watched = process.try_clone()?;
+    children().push(Child { pid, process, _events: events });
+    std::thread::Builder::new().name("children".into()).spawn(move || {
+        // SAFETY: a handle of this thread's own.
+        unsafe { WaitForSingleObject(watched.as_raw_handle(), INFINITE) };
+        signals::tell(Signal::Chld);
+    })?;
+    Ok(())
+}
+
+/// Has [`reap`] tell of the end of a process that is no child.
+///
+/// # Errors
+///
+/// The system's, as of one that has ended.
+pub fn watch(pid: i32) -> io::Result<()> {
+    let rights = PROCESS_SYNCHRONIZE | PROCESS_QUERY_LIMITED_INFORMATION;
+    // SAFETY: numbers; the handle, if there is one, is nobody else's.
+    let process = unsafe {
+        match OpenProcess(rights, 0, pid.unsigned_abs()) {
+            none if none.is_null() => return Err(io::Error::last_os_error()),
+            process => OwnedHandle::from_raw_handle(process),
+        }
+    };
+    keep(pid.unsigned_abs(), process)
+}
+
+/// Starts a serving process that is told the rest by the other end of that link.
+///
+/// # Errors
+///
+/// The system's.
+pub fn start_serving(link: UnixStream) -> io::Result<Started> {
+    let End::Lies(pipe) = link.0 else { return super::unsupported() };
+    start(SERVES, pipe.into()).map(Started::Other)
+}
+
+/// Starts a program that takes this one's place, and tells it that.
+pub(crate) fn start_successor(body: &[u8], fds: Vec<OwnedFd>) -> io::Result<i32> {
+    let (ours, theirs) = crate::process::socket_pair()?;
+    let End::Lies(pipe) = theirs.0 else { return super::unsupported() };
+    let mut outbox = Outbox::new(ours)?;
+    let pid = start(SUCCEEDS, pipe.into())?;
+    outbox.goes_to(pid);
+    outbox.send(body, fds, 0)?;
+    Ok(pid)
+}
+
+/// The next child that has ended, without waiting.
+pub(super) fn reap() -> Option<(i32, Exit)> {
+    let mut all = children();
+    let at = all.iter().position(|c| has_ended(&c.process))?;
+    let child = all.remove(at);
+    let mut code = 0;
+    // SAFETY: an open handle, and room for the number.
+    unsafe { GetExitCodeProcess(child.process.as_raw_handle(), &mut code) };
+    Some((child.pid as i32, Exit::Code(code as i32)))
+}
+
+/// Ends a child at once.
+pub(super) fn kill(pid: u32) -> io::Result<()> {
+    let all = children();
+    let child = all.iter().find(|c| c.pid == pid).ok_or(io::ErrorKind::NotFound)?;
+    // SAFETY: an open handle.
+    match unsafe { TerminateProcess(child.process.as_raw_handle(), KILLED) } {
+        0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
