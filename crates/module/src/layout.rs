@@ -108,7 +108,7 @@ impl Layout {
         let what = name.to_string_lossy();
         let what = what.strip_suffix("_temp").unwrap_or(&what);
         let known = self.temp_paths.iter().find(|(n, _)| *n == what);
-        prefix.join(known.map_or(name, |(_, path)| Path::new(path)))
+        weir_runtime::paths::join(prefix, known.map_or(name, |(_, path)| Path::new(path)))
     }
 
     /// As nginx's `-V` shows it, absolute.

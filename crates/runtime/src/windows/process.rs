@@ -3,12 +3,14 @@
 use super::sockets::{OwnedFd, RawFd, UnixStream};
 use super::unsupported;
 use std::io;
+use windows_sys::Wdk::System::Threading::{NtQueryInformationProcess, ProcessBasicInformation};
 use windows_sys::Win32::Foundation::{CloseHandle, FILETIME};
+use windows_sys::Win32::System::SystemInformation::{ComputerNameDnsHostname, GetComputerNameExW};
 use windows_sys::Win32::System::Threading::{
-    GetCurrentThread, GetCurrentThreadId, GetThreadTimes, OpenThread, SetThreadAffinityMask,
-    SetThreadPriority, THREAD_PRIORITY_ABOVE_NORMAL, THREAD_PRIORITY_BELOW_NORMAL,
-    THREAD_PRIORITY_HIGHEST, THREAD_PRIORITY_LOWEST, THREAD_PRIORITY_NORMAL,
-    THREAD_QUERY_INFORMATION,
+    GetCurrentProcess, GetCurrentThread, GetCurrentThreadId, GetThreadTimes, OpenThread,
+    SetThreadAffinityMask, SetThreadPriority, PROCESS_BASIC_INFORMATION,
+    THREAD_PRIORITY_ABOVE_NORMAL, THREAD_PRIORITY_BELOW_NORMAL, THREAD_PRIORITY_HIGHEST,
+    THREAD_PRIORITY_LOWEST, THREAD_PRIORITY_NORMAL, THREAD_QUERY_INFORMATION,
 };
 
 /// Where relative names begin if nobody says: in the current directory, as in nginx, or in the program's if that has
@@ -43,14 +45,41 @@ pub fn pid() -> u32 {
     std::process::id()
 }
 
-/// The process that started this one: the system does not say.
+/// The process that started this one, which may have ended since; 0 if the system does not say.
 pub fn parent_pid() -> u32 {
-    0
+    let mut about = PROCESS_BASIC_INFORMATION::default();
+    let bytes = size_of::<PROCESS_BASIC_INFORMATION>() as u32;
+    // SAFETY: the process's own pseudo handle, and a value of this frame and its size, which the call fills.
+    let status = unsafe {
+        let (own, to) = (GetCurrentProcess(), (&raw mut about).cast());
+        NtQueryInformationProcess(own, ProcessBasicInformation, to, bytes, std::ptr::null_mut())
+    };
+    if status < 0 {
+        return 0;
+    }
+    about.InheritedFromUniqueProcessId as u32
 }
 
-/// This machine's name.
+/// This machine's name, as nginx has it in lower case.
 pub fn hostname() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "localhost".into())
+    let (mut name, mut len) = ([0u16; 256], 256);
+    // SAFETY: the buffer has the length that is passed, and the call tells how much of it is filled.
+    match unsafe { GetComputerNameExW(ComputerNameDnsHostname, name.as_mut_ptr(), &mut len) } {
+        0 => "localhost".into(),
+        _ => String::from_utf16_lossy(&name[..(len as usize).min(name.len())]).to_lowercase(),
+    }
+}
+
+/// Sets a variable of the environment, also for what is written in C, which has a list of its own there.
+pub fn set_variable(name: &str, value: &str) {
+    unsafe extern "C" {
+        fn _putenv_s(name: *const std::ffi::c_char, value: *const std::ffi::c_char) -> i32;
+    }
+    std::env::set_var(name, value);
+    if let (Ok(name), Ok(value)) = (std::ffi::CString::new(name), std::ffi::CString::new(value)) {
+        // SAFETY: both end in a zero and outlive the call, which copies them.
+        unsafe { _putenv_s(name.as_ptr(), value.as_ptr()) };
+    }
 }
 
 pub enum Fork {

@@ -27,11 +27,15 @@ impl Opened {
     }
 }
 
-/// Makes a directory.
+/// Makes a directory if there is none.
 pub fn make_dir(path: &Path, with_parents: bool) -> io::Result<()> {
-    match with_parents {
+    let made = match with_parents {
         true => std::fs::create_dir_all(path),
         false => std::fs::create_dir(path),
+    };
+    match made {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
     }
 }
 
@@ -40,7 +44,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 }
 
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    std::fs::rename(from, to)
+    crate::files::replace(from, to)
 }
 
 /// It is this user's, and stays so.
