@@ -48,6 +48,7 @@ pub use server::{
 };
 pub use setup::{free_port, Setup};
 pub use tools::skip;
+pub use windows::printed;
 
 use std::time::{Duration, Instant};
 

@@ -100,7 +100,7 @@ impl Server {
         crate::windows::has_started(child.id());
         let peer = Peer::Tcp(setup.ports.get(&0).copied().unwrap_or(0));
         let mut server = Server { child, daemon: None, setup, peer };
-        if server.setup.conf().contains("daemon on") {
+        if server.setup.conf().contains("daemon on") && !crate::windows::is_asked() {
             server.find_daemon();
         }
         server.wait_until_listening();
@@ -109,8 +109,7 @@ impl Server {
 
     #[track_caller]
     fn find_daemon(&mut self) {
-        // There is no other process there that would go its own way.
-        let code = if crate::windows::is_killed() { Some(0) } else { self.wait_exit() };
+        let code = self.wait_exit();
         expect_soon("the daemon's pid", || self.read("the.pid").ends_with('\n'));
         assert_eq!(code, Some(0));
         self.daemon = self.read("the.pid").trim().parse().ok();
@@ -158,7 +157,7 @@ impl Server {
 
     pub fn read(&self, path: &str) -> String {
         let bytes = std::fs::read(self.dir().join(path)).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
+        crate::windows::in_words_of_linux(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
@@ -166,7 +165,7 @@ impl Server {
     }
 
     pub fn error_log(&self) -> String {
-        crate::windows::in_words_of_linux(self.read("error.log"))
+        self.read("error.log")
     }
 
     /// Waits for this text in the error log.
@@ -192,9 +191,14 @@ impl Server {
         self.daemon.unwrap_or(self.child.id())
     }
 
+    /// The same by the number that it has itself, which is another one where it is run by wine.
+    pub fn own_pid(&self) -> u32 {
+        crate::windows::own_pid(&self.setup).unwrap_or_else(|| self.pid())
+    }
+
     /// The processes that the one to signal has started.
     pub fn children(&self) -> Vec<u32> {
-        children(crate::windows::number_of(&self.setup).unwrap_or_else(|| self.pid()))
+        children(self.own_pid())
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -266,10 +270,10 @@ impl Drop for Server {
         if !self.is_running() {
             return;
         }
-        if !crate::windows::is_killed() {
+        if !crate::windows::is_asked() {
             self.signal(Signal::Term);
         }
-        if crate::windows::is_killed() || !wait_for(|| !self.is_running(), Duration::from_secs(3)) {
+        if crate::windows::is_asked() || !wait_for(|| !self.is_running(), Duration::from_secs(3)) {
             self.signal(Signal::Kill);
             let _ = self.child.wait();
         }
@@ -404,10 +408,7 @@ pub fn run_cli(arguments: &[&str], conf: &str) -> CliOutput {
     setup.write("nginx.conf", setup.conf());
     let output = command(setup.dir()).args(arguments).output().expect("the binary runs");
     let dir = setup.dir().display().to_string();
-    let text = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes).into_owned();
-        crate::windows::in_words_of_linux(text).replace(&dir, "DIR")
-    };
+    let text = |bytes: &[u8]| crate::windows::printed(bytes).replace(&dir, "DIR");
     CliOutput {
         code: output.status.code().unwrap_or(-1),
         stdout: text(&output.stdout),

@@ -15,8 +15,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 pub use crate::server::listens_on;
-use crate::server::workspace;
-use crate::{wait_for, CliOutput};
+use crate::server::{binary, workspace};
+use crate::{wait_for, windows, CliOutput};
 
 /// No program of a test runs longer.
 const RUN_MAX: Duration = Duration::from_secs(60);
@@ -193,11 +193,15 @@ pub fn finish(command: &mut Command, input: &[u8]) -> CliOutput {
         assert!(ended, "{command:?} runs since {:?}: {stdout:?}", start.elapsed());
         Output { status, stdout, stderr }
     });
-    CliOutput {
-        code: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    // Also by a link.
+    let whole = |path: &Path| path.canonicalize().ok();
+    let is_ours = windows::is_asked() && whole(command.get_program().as_ref()) == whole(&binary());
+    let text = |bytes: &[u8]| match is_ours {
+        true => windows::printed(bytes),
+        false => String::from_utf8_lossy(bytes).into_owned(),
+    };
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    CliOutput { code: output.status.code().unwrap_or(-1), stdout, stderr }
 }
 
 fn read_all(from: &mut impl Read) -> Vec<u8> {

@@ -26,7 +26,7 @@ pub(crate) fn signal(setup: &Setup, signal: Signal) -> bool {
         Signal::Winch => "winch",
         _ => return false,
     };
-    number_of(setup).is_some_and(|pid| tell(&program, event, pid).is_some())
+    own_pid(setup).is_some_and(|pid| tell(&program, event, pid).is_some())
 }
 
 /// What the program of events says, if it has done it.
@@ -34,12 +34,6 @@ fn tell(program: &Path, what: &str, pid: u32) -> Option<String> {
     let mut command = Command::new(program);
     let output = command.arg(what).arg(pid.to_string()).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// The number that the system there has for the main process.
-pub(crate) fn number_of(setup: &Setup) -> Option<u32> {
-    program()?;
-    std::fs::read_to_string(pid_file(setup)).ok()?.trim().parse().ok()
 }
 
 /// The numbers that Linux has for servers; all others are that system's.
@@ -84,6 +78,16 @@ pub(crate) fn is_alive(pid: u32) -> Option<bool> {
     Some(tell(&asked_for(pid)?, "-alive", pid).is_some())
 }
 
+/// The number that the server of that set-up has itself, if it is one of Windows'.
+pub(crate) fn own_pid(setup: &Setup) -> Option<u32> {
+    program()?;
+    let number = |path: PathBuf| std::fs::read_to_string(path).ok()?.trim().parse().ok();
+    // A configuration that was not read yet may name another file.
+    let all = std::fs::read_dir(setup.dir()).into_iter().flatten().flatten().map(|e| e.path());
+    let others = all.filter(|path| path.extension().is_some_and(|e| e == "pid"));
+    std::iter::once(pid_file(setup)).chain(others).find_map(number)
+}
+
 /// The system's number of it is not the one that it has itself.
 fn pid_file(setup: &Setup) -> PathBuf {
     let statements = setup.conf().split([';', '{', '}']).map(str::trim);
@@ -91,25 +95,41 @@ fn pid_file(setup: &Setup) -> PathBuf {
     setup.dir().join(named.map_or(Path::new("logs/nginx.pid"), |name| Path::new(name.trim())))
 }
 
-/// Whether what is told to end may be killed: nobody looks at how it ends, and asking takes long there.
-pub(crate) fn is_killed() -> bool {
+/// Whether it is the binary to be tested. There it stays at its console, whatever `daemon` says; and what is told to end
+/// where nobody looks at how it ends may be killed, as asking takes long.
+pub(crate) fn is_asked() -> bool {
     program().is_some()
 }
 
 /// What it says there otherwise: the system's own words and numbers, and the drive that a path of Linux' has for it.
-const SAYS: [(&str, &str); 7] = [
+const SAYS: [(&str, &str); 12] = [
     ("(2: File not found)", "(2: No such file or directory)"),
     ("(3: Path not found)", "(2: No such file or directory)"),
     ("(5: Access denied)", "(13: Permission denied)"),
+    // For which wine has no words.
+    ("10048: OS Error 10048 (FormatMessageW() returned error 317)", "98: Address already in use"),
     ("(10048: ", "(98: Address already in use; "),
+    ("(112: Disk full)", "(28: No space left on device)"),
     ("(10054: ", "(104: Connection reset by peer; "),
     ("(10060: ", "(110: Connection timed out; "),
     ("(10061: Connection refused)", "(111: Connection refused)"),
+    ("80000003:system library::Path", "80000002:system library::File"),
+    ("system library::File not found", "system library::No such file or directory"),
+    (".lua: File not found", ".lua: No such file or directory"),
 ];
+
+/// What the program has printed, with the words and ends of lines that tests know.
+pub fn printed(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    match is_asked() {
+        true => in_words_of_linux(text.replace("\r\n", "\n")),
+        false => text,
+    }
+}
 
 /// A text of the server's in the words that tests know.
 pub(crate) fn in_words_of_linux(text: String) -> String {
-    if !is_killed() {
+    if !is_asked() {
         return text;
     }
     SAYS.iter().fold(text.replace("Z:/", "/"), |text, (there, here)| text.replace(there, here))

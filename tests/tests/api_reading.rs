@@ -75,7 +75,7 @@ fn figures_are_shown_whole_one_by_one_and_by_fields() {
 fn the_program_is_told_of() {
     let server = start();
     let text = server.get("/api/9/nginx").text();
-    let pids = [server.children(), vec![server.pid()]].concat();
+    let pids = [server.children(), vec![server.own_pid()]].concat();
     assert!(pids.iter().any(|pid| text.contains(&format!("\"pid\":{pid},"))), "{text}");
     assert!(
         text.contains("\"address\":\"127.0.0.1\"") && text.contains("\"generation\":1"),

@@ -115,7 +115,7 @@ fn a_port_that_is_taken_is_told_in_the_configurations_log() {
     let output = run_cli(&[], &conf);
     assert_eq!(output.code, 1);
     let bind = format!("bind() to 127.0.0.1:{} failed (98: ", first.port(0));
-    let log = std::fs::read_to_string(&own).unwrap();
+    let log = weir_tests::printed(&std::fs::read(&own).unwrap());
     for text in [&output.stderr, &log] {
         assert!(text.contains("[emerg]") && text.contains(&bind), "{text}");
         assert!(text.trim_end().ends_with("still could not bind()"), "{text}");

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
-use weir_tests::{binary, Origin};
+use weir_tests::{binary, printed, Origin};
 
 /// Runs it, with a directory of its own to be in.
 fn run(words: &[&str], files: &[(&str, &str)], input: &str) -> (Output, String) {
@@ -18,7 +18,7 @@ fn run(words: &[&str], files: &[(&str, &str)], input: &str) -> (Output, String) 
     let mut child = child.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let out = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    let said = printed(&out.stdout);
     let _ = std::fs::remove_dir_all(&dir);
     (out, said)
 }
@@ -85,7 +85,7 @@ fn how_it_ends() {
         ("this is no code", 1, "ERROR: "),
     ] {
         let (out, _) = run(&["-e", code], &[], "");
-        let errors = String::from_utf8_lossy(&out.stderr);
+        let errors = printed(&out.stderr);
         assert_eq!(out.status.code(), Some(status), "{code}: {errors}");
         assert!(errors.contains(expected), "{code}: {errors}");
     }
@@ -113,6 +113,10 @@ fn it_talks_to_others() {
         origin.port()
     );
     says(&["-e", &code], "HTTP/1.1 200 OK\nsingle true\n");
+}
+
+#[test]
+fn it_starts_programs() {
     let code = "local ok, how, number = require 'ngx.pipe'.spawn('exit 3'):wait() print(ok, ' ', how, ' ', number)";
     says(&["-e", code], "false exit 3\n");
 }

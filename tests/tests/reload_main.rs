@@ -66,7 +66,7 @@ fn the_limit_of_open_files_changes() {
 fn the_pid_file_moves() {
     let from = "pid %%DIR%%/one.pid;";
     let server = reloaded(from, "pid %%DIR%%/two.pid;");
-    expect_soon("the new one", || server.read("two.pid").trim() == server.pid().to_string());
+    expect_soon("the new one", || server.read("two.pid").trim() == server.own_pid().to_string());
     expect_soon("the old one is gone", || !server.dir().join("one.pid").exists());
 }
 

@@ -160,7 +160,7 @@ fn a_batch_that_was_cut_comes_again() {
         let (mut socket, _) = listener.accept().unwrap();
         socket.read_exact(&mut [0; 100]).unwrap();
     }
-    let pid = children(server.pid()).first().copied().unwrap_or(server.pid());
+    let pid = children(server.pid()).first().copied().unwrap_or(server.own_pid());
     let mut all = String::new();
     while !urls.iter().all(|url| all.contains(url)) {
         let (mut socket, _) = listener.accept().unwrap();

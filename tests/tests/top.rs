@@ -134,7 +134,7 @@ fn a_picture_by_the_control_socket() {
 
 /// Of the process that serves.
 fn pid_of_workers(server: &Server) -> String {
-    server.children().first().copied().unwrap_or(server.pid()).to_string()
+    server.children().first().copied().unwrap_or(server.own_pid()).to_string()
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! rust-web-src are a compiler and that source, of one version; mingw-w64 links, wine runs. What of them is not installed is
 //! said, with the command that installs it: nothing is installed by this.
 
-use std::ffi::OsString;
+mod each;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -210,25 +211,50 @@ fn script(root: &Path, name: &str) -> Result<PathBuf, String> {
 /// The black-box tests against the program under wine, which they start by a script.
 fn test(root: &Path, filter: &[&str]) -> Result<(), String> {
     build(root)?;
-    let prefix = place(root).join("prefix");
-    // The first start makes the prefix, which takes its time.
-    let started = Command::new("wine")
-        .args(["wineboot", "--init"])
-        .envs([("WINEDEBUG", OsString::from("-all")), ("WINEPREFIX", prefix.into())])
-        .status();
-    started.map_err(|e| format!("wine: {e}"))?;
-    let mut tests = crate::cargo::command(root, &["test", "--package", "weir-tests"]);
-    tests.args(["--test", "blackbox", "--"]).args(filter);
-    for (name, why) in left_out(root)? {
-        println!("skipped: {name}: {why}");
-        tests.args(["--skip", &name]);
+    let (weir, events) = (script(root, "weir")?, script(root, "events")?);
+    let program = each::built(root)?;
+    let rows = left_out(root)?;
+    let names = each::names(&program, filter)?;
+    let is_dead = |start: &str| !names.iter().any(|name| name.starts_with(start));
+    if let (true, Some((start, _))) = (filter.is_empty(), rows.iter().find(|row| is_dead(&row.0))) {
+        return Err(format!("tests/windows.tsv: {start} is no test's name"));
     }
-    tests.env("WEIR_BIN", script(root, "weir")?);
-    tests.env("WEIR_WINDOWS_EVENTS", script(root, "events")?);
-    match tests.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("the tests ended with {status}")),
-        Err(e) => Err(format!("cargo: {e}")),
+    let all = names.len() as u64;
+    let is_left_out = |name: &str| rows.iter().any(|(start, _)| name.starts_with(start.as_str()));
+    let (left_out, names): (Vec<_>, Vec<_>) = names.into_iter().partition(|n| is_left_out(n));
+    // The first start makes the prefix, which takes its time; the server stays then, or each program would start its own.
+    wine(root, "wine", &["wineboot", "--init"])?;
+    wine(root, "wineserver", &["--persistent"])?;
+    let mut tally = each::run(names, || {
+        let mut test = Command::new(&program);
+        test.current_dir(root.join("tests")).env("WEIR_PEERS", crate::peers::dir(root));
+        test.env("WEIR_BIN", &weir).env("WEIR_WINDOWS_EVENTS", &events);
+        test
+    });
+    wine(root, "wineserver", &["--kill"])?;
+    for (name, why) in &rows {
+        let count = left_out.iter().filter(|n| n.starts_with(name.as_str())).count();
+        if count > 0 {
+            println!("left out: {name} ({count}): {why}");
+        }
+    }
+    let by_name = left_out.len() as u64;
+    tally.skipped += by_name;
+    let share = tally.passed as f64 * 100.0 / all.max(1) as f64;
+    println!("{} ({by_name} by name): {share:.1} % of {all} pass", tally.summary());
+    match tally.failed {
+        0 => Ok(()),
+        _ => Err(String::new()),
+    }
+}
+
+/// One of wine's programs, with the tests' prefix.
+fn wine(root: &Path, program: &str, words: &[&str]) -> Result<(), String> {
+    let mut command = Command::new(program);
+    command.env("WINEDEBUG", "-all").env("WINEPREFIX", place(root).join("prefix"));
+    match command.args(words).status() {
+        Ok(_) => Ok(()),
+        Err(e) => Err(format!("{program}: {e}")),
     }
 }
 

@@ -6,7 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use weir_analytics::render::{csv, html, json, terminal, Shown};
 use weir_analytics::report::Report;
-use weir_runtime::paths;
+use weir_runtime::{files, paths};
 
 /// Of a terminal that does not say.
 const WIDTH: usize = 100;
@@ -58,7 +58,7 @@ fn replace(path: &[u8], text: &[u8]) -> Result<(), String> {
     let (path, beside) = (paths::path(path), paths::path(&beside));
     let opened = OpenOptions::new().write(true).create_new(true).open(&beside);
     let written = opened.and_then(|mut file| {
-        let done = file.write_all(text).and_then(|()| fs::rename(&beside, &path));
+        let done = file.write_all(text).and_then(|()| files::replace(&beside, &path));
         if done.is_err() {
             let _ = fs::remove_file(&beside);
         }

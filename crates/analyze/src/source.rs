@@ -7,7 +7,7 @@ use crate::stop::Patient;
 use memchr::memchr;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{self, Cursor, Read};
+use std::io::{self, Cursor, Read, Seek};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
@@ -122,7 +122,7 @@ fn open(path: &[u8], is_followed: bool) -> io::Result<(Kind, Vec<u8>)> {
     if path == b"-" {
         return stream(Box::new(Patient(files::standard_input()?)));
     }
-    let file = File::open(paths::path(path))?;
+    let mut file = File::open(paths::path(path))?;
     let meta = file.metadata()?;
     if meta.is_dir() {
         return Err(files::is_a_directory());
@@ -132,6 +132,8 @@ fn open(path: &[u8], is_followed: bool) -> io::Result<(Kind, Vec<u8>)> {
     }
     let sample = beginning(&file)?;
     if sample.starts_with(GZIP) || sample.starts_with(ZSTD) {
+        // Windows goes on from where was read, whoever said where.
+        file.rewind()?;
         return stream(Box::new(file));
     }
     let mut len = meta.len();

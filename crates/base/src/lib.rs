@@ -14,4 +14,5 @@ pub mod json;
 pub mod line;
 pub mod lru;
 pub mod shown;
+pub mod system;
 pub mod units;

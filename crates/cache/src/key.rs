@@ -3,6 +3,7 @@
 use md5::{Digest, Md5};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::path::{Path, PathBuf};
+use weir_runtime::paths;
 
 /// The MD5 of an entry's key text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -50,10 +51,10 @@ impl Key {
         let mut path = dir.to_path_buf();
         let mut end = name.len();
         for level in levels.iter().map(|l| usize::from(*l)).filter(|l| *l > 0) {
-            path.push(&name[end - level..end]);
+            paths::push(&mut path, &name[end - level..end]);
             end -= level;
         }
-        path.push(name);
+        paths::push(&mut path, name);
         path
     }
 

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use weir_runtime::files;
 
 /// Purges that are being done; each is a comparison for every hit.
 const JOBS_MAX: usize = 64;
@@ -119,7 +120,7 @@ fn write(dir: &Path, prefix: &[u8], at_ns: u64) -> io::Result<OsString> {
     let temp = path.with_extension("new");
     let mut file = spool::create_private(&temp)?;
     let written = file.write_all(&encode(prefix, at_ns)).and_then(|()| file.sync_all());
-    if let Err(e) = written.and_then(|()| std::fs::rename(&temp, &path)) {
+    if let Err(e) = written.and_then(|()| files::replace(&temp, &path)) {
         let _ = std::fs::remove_file(&temp);
         return Err(e);
     }

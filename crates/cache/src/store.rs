@@ -581,7 +581,9 @@ impl Store {
             && !self.is_going(stored);
         match (&stored.body, opened) {
             (_, Ok(file)) if is_ours && fits => files::write_all_at(&file, &header, 0)?,
-            (Body::Memory(text), Ok(_)) if is_ours => {
+            (Body::Memory(text), Ok(file)) if is_ours => {
+                // Nothing takes the place of an open file there where renaming is Windows' old one.
+                drop(file);
                 let mut spool = Spool::new(header, self.temp_beside(key));
                 spool.write(text)?;
                 stamp = Stamp::of(&spool.rename(&path, |_| Ok(()))?.metadata()?);

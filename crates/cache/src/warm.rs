@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Weak;
 use std::time::Duration;
-use weir_runtime::clock;
+use weir_runtime::{clock, files};
 
 /// Below the store's directory.
 pub(crate) const NAME: &str = "memory.list";
@@ -102,7 +102,7 @@ impl Store {
         }
         let temp = spool::beside(&self.list());
         let mut file = spool::create_private(&temp)?;
-        let done = file.write_all(&text).and_then(|()| std::fs::rename(&temp, self.list()));
+        let done = file.write_all(&text).and_then(|()| files::replace(&temp, &self.list()));
         if done.is_err() {
             self.warm.noted.store(0, Ordering::Relaxed);
             let _ = std::fs::remove_file(&temp);

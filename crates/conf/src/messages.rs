@@ -35,14 +35,7 @@ pub fn invalid_parameter(text: impl Display) -> String {
 
 /// The error of an operating system call as nginx writes it: `2: No such file or directory`.
 pub fn os_error(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    match error.raw_os_error() {
-        Some(code) => {
-            let suffix = format!(" (os error {code})");
-            format!("{code}: {}", text.strip_suffix(&suffix).unwrap_or(&text))
-        }
-        None => text,
-    }
+    weir_base::system::error(error)
 }
 
 #[cfg(test)]

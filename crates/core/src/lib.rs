@@ -68,11 +68,5 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// `2: No such file or directory`, as nginx shows system errors.
 pub fn os_text(e: &std::io::Error) -> String {
-    let text = e.to_string();
-    // Windows ends its texts with a stop, which nginx takes away.
-    let words = text.split(" (os error").next().unwrap_or(&text).trim_end_matches('.');
-    match e.raw_os_error() {
-        Some(code) => format!("{code}: {words}"),
-        None => words.to_string(),
-    }
+    weir_base::system::error(e)
 }

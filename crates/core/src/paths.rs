@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use weir_base::bytes::split_once;
 use weir_base::units;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive, Layout, Mode};
-use weir_runtime::trusted;
+use weir_runtime::{paths, trusted};
 
 /// A directory for temporary files.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub fn make_temp_path(temp: &TempPath, prefix: &Path, mode: Mode) -> ConfResult 
     }
     let mut path = temp.path.clone();
     if path.is_relative() {
-        path = Layout::here().temp_path(prefix, &path);
+        path = paths::join(prefix, Layout::here().temp_path(&path));
         if mode == Mode::Serve {
             trusted::make_dir(&path, true).map_err(|e| mkdir_failed(&path, &e))?;
         }

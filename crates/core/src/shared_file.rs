@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use weir_base::crc32c::crc32c;
-use weir_runtime::files::{open_regular, private, Identity, Pinned, Stamp};
+use weir_runtime::files::{self, open_regular, private, Identity, Pinned, Stamp};
 
 /// Another process has its turn in a few milliseconds; one that is stopped is not waited for longer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -333,7 +333,7 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<File> {
         }
     }
     let written = file.write_all(text).and_then(|()| file.sync_data());
-    match written.and_then(|()| std::fs::rename(beside, path)) {
+    match written.and_then(|()| files::replace(beside, path)) {
         Ok(()) => Ok(file),
         Err(e) => {
             // It is of no use to anybody; that it stays does no harm.

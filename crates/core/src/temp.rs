@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use weir_runtime::paths;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -81,10 +82,10 @@ fn next_path(at: &TempPath) -> PathBuf {
     let mut path = at.dir().to_path_buf();
     let mut end = name.len();
     for level in at.levels.iter().map(|l| usize::from(*l)).filter(|l| *l > 0) {
-        path.push(&name[end - level..end]);
+        paths::push(&mut path, &name[end - level..end]);
         end -= level;
     }
-    path.push(name);
+    paths::push(&mut path, name);
     path
 }
 

@@ -268,7 +268,7 @@ impl<'a> Reader<'a> {
     }
 
     fn full(&self, word: &str) -> PathBuf {
-        self.places.prefix.join(word)
+        weir_runtime::paths::join(&self.places.prefix, word)
     }
 
     fn directive(&mut self, d: &Directive, said: &Said<'a>) {

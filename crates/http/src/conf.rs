@@ -338,8 +338,8 @@ fn default_root() -> Template {
 /// A root without variables is below the prefix where it is relative.
 pub(crate) fn full_root(root: Template, prefix: &Path) -> Template {
     match root.as_constant() {
-        Some(text) if text.first() != Some(&b'/') => {
-            Template::constant(paths::bytes(&prefix.join(paths::path(text))))
+        Some(text) if !paths::is_whole(text) => {
+            Template::constant(paths::bytes(&paths::join(prefix, paths::path(text))))
         }
         _ => root,
     }

@@ -189,9 +189,9 @@ fn look(r: &mut Request, conf: &JwtLoc, source: &Source) -> Result<Option<Arc<Ke
             Ok(conf.cache.get(&name, age, || None))
         }
         Source::File { prefix, name } => {
-            let name = with_value(r, name, |_, name| match name.first() {
-                Some(b'/') => name.to_vec(),
-                _ => [prefix, name].concat(),
+            let name = with_value(r, name, |_, name| match paths::is_whole(name) {
+                true => name.to_vec(),
+                false => [prefix, name].concat(),
             });
             let path = paths::path(&name);
             let stamp = || std::fs::metadata(&path).ok().map(|m| Stamp::of(&m));

@@ -28,9 +28,9 @@ impl Code {
             Code::Inline { chunk, text } => (text.to_vec(), chunk.clone()),
             Code::File { path, prefix } => {
                 let Some(name) = path.as_constant() else { return Ok(()) };
-                let full = match name.first() {
-                    Some(b'/') => name.to_vec(),
-                    _ => [prefix.as_slice(), b"/", name].concat(),
+                let full = match paths::is_whole(name) {
+                    true => name.to_vec(),
+                    false => [prefix.as_slice(), b"/", name].concat(),
                 };
                 let shown = String::from_utf8_lossy(&full);
                 let text = std::fs::read(paths::path(&full)).map_err(|e| {

@@ -310,7 +310,7 @@ impl Cf {
 }
 
 fn join(prefix: &Path, name: &[u8]) -> PathBuf {
-    prefix.join(weir_runtime::paths::path(name))
+    weir_runtime::paths::join(prefix, weir_runtime::paths::path(name))
 }
 
 fn not_allowed(d: &Directive, rows: &[&'static Row]) -> Diagnostic {

@@ -7,7 +7,7 @@
 //! (its prefix is `/usr/share/nginx`, the other's `/etc/nginx`); configuration, logs and pid file are
 //! the same in both.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// Default paths and identity. Relative paths start at the prefix.
@@ -103,12 +103,12 @@ impl Layout {
         self.name == NGINX.name
     }
 
-    /// The directory that `client_body_temp` or the like stands for, below this prefix.
-    pub fn temp_path(&self, prefix: &Path, name: &Path) -> PathBuf {
+    /// The directory that `client_body_temp` or the like stands for, below the prefix.
+    pub fn temp_path<'a>(&self, name: &'a Path) -> &'a Path {
         let what = name.to_string_lossy();
         let what = what.strip_suffix("_temp").unwrap_or(&what);
         let known = self.temp_paths.iter().find(|(n, _)| *n == what);
-        prefix.join(known.map_or(name, |(_, path)| Path::new(path)))
+        known.map_or(name, |(_, path)| Path::new(*path))
     }
 
     /// As nginx's `-V` shows it, absolute.
@@ -155,10 +155,9 @@ mod tests {
 
     #[test]
     fn temporary_directories() {
-        let prefix = Path::new("/p");
-        let path = |l: &Layout, name| l.temp_path(prefix, Path::new(name)).display().to_string();
-        assert_eq!(path(&NGINX, "client_body_temp"), "/var/lib/nginx/body");
-        assert_eq!(path(&NGINX, "other_temp"), "/p/other_temp");
+        let path = |name| NGINX.temp_path(Path::new(name)).display().to_string();
+        assert_eq!(path("client_body_temp"), "/var/lib/nginx/body");
+        assert_eq!(path("other_temp"), "other_temp");
     }
 
     #[test]

@@ -133,9 +133,9 @@ fn handler(r: &mut Request) -> Flow {
         r.log(LogLevel::Info, "no user/password was provided for basic authentication");
         return ask(r, &realm);
     };
-    let path = with_value(r, &file.name, |_, name| match name.first() {
-        Some(b'/') => name.to_vec(),
-        _ => [&file.prefix, name].concat(),
+    let path = with_value(r, &file.name, |_, name| match paths::is_whole(name) {
+        true => name.to_vec(),
+        false => [&file.prefix, name].concat(),
     });
     let hash = match find(r, &path, &user) {
         Ok(Some(hash)) => hash,

@@ -455,7 +455,7 @@ fn write<S: Logged>(s: &mut S, conf: &LogLoc, log: &AccessLog) {
             }
             let mut path = Vec::new();
             s.eval_into(name, &mut path);
-            if path.first() != Some(&b'/') {
+            if !paths::is_whole(&path) {
                 path.splice(..0, prefix.iter().copied());
             }
             let opened = files::open(conf.cache.as_ref(), &path);

@@ -220,10 +220,8 @@ impl Resolver {
         }
         inner.engine.unreachable(clock::mono_ms(), query);
         self.pump(inner);
-        let text = e.to_string();
-        let text = text.split(" (os error").next().unwrap_or_default();
-        let code = e.raw_os_error().map_or(String::new(), |n| format!("{n}: "));
-        self.log(&format!("{what}() failed ({code}{text}) while resolving, resolver: {server}"));
+        let why = weir_base::system::error(e);
+        self.log(&format!("{what}() failed ({why}) while resolving, resolver: {server}"));
     }
 
     /// Whether the query has its answer now.

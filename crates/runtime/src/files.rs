@@ -144,6 +144,26 @@ pub fn look_up(path: &Path) -> io::Result<Named> {
 }
 
 /// Whether the open file is the one that has this name now.
+#[cfg(windows)]
+pub fn is_named(file: &File, path: &Path) -> bool {
+    use std::os::windows::fs::OpenOptionsExt;
+    use std::os::windows::io::AsRawHandle;
+    use windows_sys::Win32::Storage::FileSystem::{
+        GetFileInformationByHandle, BY_HANDLE_FILE_INFORMATION, FILE_FLAG_BACKUP_SEMANTICS,
+    };
+    // Not when it was made: the system lets a new file of an old name have the old one's time.
+    let of = |file: &File| {
+        let mut info = BY_HANDLE_FILE_INFORMATION::default();
+        // SAFETY: a handle that is open, and a value of this frame that the call fills.
+        let done = unsafe { GetFileInformationByHandle(file.as_raw_handle(), &mut info) };
+        (done != 0).then_some((info.dwVolumeSerialNumber, info.nFileIndexHigh, info.nFileIndexLow))
+    };
+    let there =
+        OpenOptions::new().access_mode(0).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path);
+    there.is_ok_and(|there| of(file).is_some() && of(file) == of(&there))
+}
+
+#[cfg(not(windows))]
 pub fn is_named(file: &File, path: &Path) -> bool {
     let of = |m: io::Result<Metadata>| m.map(|m| Identity::of(&m));
     matches!((of(file.metadata()), of(std::fs::metadata(path))), (Ok(a), Ok(b)) if a == b)
@@ -464,9 +484,43 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
     Ok(stat.f_bavail * stat.f_frsize)
 }
 
-#[cfg(not(unix))]
-pub fn free_bytes(_: &Path) -> io::Result<u64> {
-    Err(io::ErrorKind::Unsupported.into())
+#[cfg(windows)]
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    use std::os::windows::ffi::OsStrExt;
+    use windows_sys::Win32::Storage::FileSystem::GetDiskFreeSpaceExW;
+    let name: Vec<u16> = path.as_os_str().encode_wide().chain([0]).collect();
+    let (mut free, none) = (0, std::ptr::null_mut());
+    // SAFETY: the name ends in a zero and outlives the call, which fills a value of this frame.
+    match unsafe { GetDiskFreeSpaceExW(name.as_ptr(), &mut free, none, none) } {
+        0 => Err(io::Error::last_os_error()),
+        _ => Ok(free),
+    }
+}
+
+/// Puts a file in the place of another one. Windows: somebody who only looks (another thread, a virus scanner) may have
+/// that open for a moment; it is tried again for some.
+#[cfg(unix)]
+pub fn replace(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::rename(from, to)
+}
+
+#[cfg(windows)]
+pub fn replace(from: &Path, to: &Path) -> io::Result<()> {
+    use windows_sys::Win32::Foundation::{ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION};
+    const PAUSES_MS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
+    for pause in PAUSES_MS {
+        match std::fs::rename(from, to) {
+            Err(e)
+                if [ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION]
+                    .iter()
+                    .any(|code| e.raw_os_error() == Some(*code as i32)) =>
+            {
+                std::thread::sleep(std::time::Duration::from_millis(pause));
+            }
+            done => return done,
+        }
+    }
+    std::fs::rename(from, to)
 }
 
 /// Opens for appending, and creates what is not there. Neither opening a fifo nor writing to it waits

@@ -9,7 +9,7 @@ mod names;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The path that the bytes name: on Unix just these.
 #[cfg(unix)]
@@ -43,6 +43,39 @@ pub fn comparable(path: Vec<u8>) -> Vec<u8> {
         return path;
     }
     String::from_utf8_lossy(&path).replace('\\', "/").to_lowercase().into_bytes()
+}
+
+/// Whether a name says the whole way, so that it is not below any folder. Windows: with a drive, or from its root.
+#[cfg(unix)]
+#[inline]
+pub fn is_whole(name: &[u8]) -> bool {
+    name.first() == Some(&b'/')
+}
+
+#[cfg(not(unix))]
+pub use names::is_whole;
+
+/// Adds a name to the path of a folder, as [`Path::join`] does, with the slash that configurations have.
+#[cfg(unix)]
+#[inline]
+pub fn push(folder: &mut PathBuf, name: impl AsRef<Path>) {
+    folder.push(name);
+}
+
+#[cfg(windows)]
+pub fn push(folder: &mut PathBuf, name: impl AsRef<Path>) {
+    if names::wants_slash(bytes(folder)) {
+        folder.as_mut_os_string().push("/");
+    }
+    // A whole path takes the folder's place.
+    folder.push(name);
+}
+
+/// The path of a name in a folder.
+pub fn join(folder: &Path, name: impl AsRef<Path>) -> PathBuf {
+    let mut path = folder.to_path_buf();
+    push(&mut path, name);
+    path
 }
 
 /// What a URI adds to the path of a folder: itself, or what names nothing where the system would take it for

@@ -59,12 +59,16 @@ pub fn parent_pid() -> u32 {
     std::os::unix::process::parent_id()
 }
 
-/// This machine's name. Windows has it in the environment.
+/// This machine's name.
 pub fn hostname() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map(|s| s.trim().to_string())
-        .or_else(|_| std::env::var("COMPUTERNAME"))
         .unwrap_or_else(|_| "localhost".into())
+}
+
+/// Sets a variable of the environment, also for what is written in C.
+pub fn set_variable(name: &str, value: &str) {
+    std::env::set_var(name, value);
 }
 
 enum Fork {

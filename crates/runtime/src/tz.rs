@@ -75,17 +75,7 @@ unsafe extern "C" {
 /// The same. What is no conversion of the library's ends the program there: it is no text here.
 #[cfg(windows)]
 pub fn strftime(secs: i64, gmt: bool, format: &[u8]) -> Option<Vec<u8>> {
-    const KNOWN: &[u8] = b"aAbBcdHIjmMpSUwWxXyYZz%";
-    let mut rest = format;
-    while let Some(at) = memchr::memchr(b'%', rest) {
-        rest = &rest[at + 1..];
-        let (conversion, behind) = rest.split_first()?;
-        if !KNOWN.contains(conversion) {
-            return None;
-        }
-        rest = behind;
-    }
-    let format = std::ffi::CString::new(format).ok()?;
+    let format = std::ffi::CString::new(spelled_out(secs, gmt, format)?).ok()?;
     let tm = broken_down(secs, gmt)?;
     let mut text = vec![0u8; TEXT_MAX_BYTES];
     // SAFETY: the buffer has the length that is passed, the format ends with NUL, and `tm` was
@@ -93,6 +83,39 @@ pub fn strftime(secs: i64, gmt: bool, format: &[u8]) -> Option<Vec<u8>> {
     let len = unsafe { library(text.as_mut_ptr().cast(), text.len(), format.as_ptr(), &tm) };
     text.truncate(len);
     (len > 0).then_some(text)
+}
+
+/// A format in conversions that Windows' library knows: others of POSIX' are put together of those, and what is another
+/// thing to it, or its own for UTC, is written.
+#[cfg(any(windows, test))]
+fn spelled_out(secs: i64, gmt: bool, format: &[u8]) -> Option<Vec<u8>> {
+    const KNOWN: &[u8] = b"aAbBcdHIjmMpSUwWxXyYZ%";
+    let (mut out, mut rest) = (Vec::with_capacity(format.len()), format);
+    while let Some(at) = memchr::memchr(b'%', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let (conversion, behind) = rest[at + 1..].split_first()?;
+        rest = behind;
+        match conversion {
+            b'Z' if gmt => out.extend_from_slice(b"GMT"),
+            b'z' => {
+                let minutes = if gmt { 0 } else { offset_minutes(secs) };
+                let (sign, east) = (if minutes < 0 { '-' } else { '+' }, minutes.unsigned_abs());
+                out.extend_from_slice(format!("{sign}{:02}{:02}", east / 60, east % 60).as_bytes());
+            }
+            b's' => out.extend_from_slice(secs.to_string().as_bytes()),
+            b'D' => out.extend_from_slice(b"%m/%d/%y"),
+            b'F' => out.extend_from_slice(b"%Y-%m-%d"),
+            b'R' => out.extend_from_slice(b"%H:%M"),
+            b'T' => out.extend_from_slice(b"%H:%M:%S"),
+            b'h' => out.extend_from_slice(b"%b"),
+            b'n' => out.push(b'\n'),
+            b't' => out.push(b'\t'),
+            known if KNOWN.contains(known) => out.extend_from_slice(&[b'%', *known]),
+            _ => return None,
+        }
+    }
+    out.extend_from_slice(rest);
+    Some(out)
 }
 
 #[cfg(test)]
@@ -108,5 +131,10 @@ mod tests {
         assert_eq!(text(b"a\0b"), None);
         assert_eq!(text(b"%c".repeat(200).as_slice()), None);
         assert!(strftime(1_000_000_000, false, b"%Z").is_some());
+        let spelled = |gmt, format: &[u8]| spelled_out(1_000_000_000, gmt, format);
+        let usual = spelled(true, b"%F at %T %Z%z, %s%%");
+        assert_eq!(usual.as_deref(), Some(&b"%Y-%m-%d at %H:%M:%S GMT+0000, 1000000000%%"[..]));
+        assert_eq!(spelled(false, b"%Z %d").as_deref(), Some(&b"%Z %d"[..]));
+        assert_eq!((spelled(true, b"%Q"), spelled(true, b"%")), (None, None));
     }
 }

@@ -24,9 +24,8 @@ fn text(name: &[u8], read: &mut Read<'_>) -> Result<Arc<[u8]>, String> {
         return Ok(inline.into());
     }
     read(name).map_err(|e| {
-        let why = e.to_string();
+        let why = weir_base::system::words(&e);
         let Some(code) = e.raw_os_error() else { return why };
-        let why = why.split(" (os error").next().unwrap_or(&why);
         format!(
             "BIO_new_file() failed (SSL: error:{:08X}:system library::{why}:calling fopen({}, r))",
             0x8000_0000u32 | code.unsigned_abs(),

@@ -302,14 +302,7 @@ async fn open(addr: &PeerAddr, options: &SocketOptions, worker: &Worker) -> io::
 
 /// `(111: Connection refused)`: a system error as nginx logs it.
 pub fn error_text(e: &io::Error) -> String {
-    let text = e.to_string();
-    match e.raw_os_error() {
-        Some(code) => {
-            let text = text.split(" (os error").next().unwrap_or(&text);
-            format!("({code}: {text})")
-        }
-        None => format!("({text})"),
-    }
+    format!("({})", weir_base::system::error(e))
 }
 
 /// What nginx logs of a connection to `peer` that was not made, and its level: with the address where the

@@ -459,9 +459,9 @@ impl Told {
         let conf = match &self.conf {
             // Without -p a relative name is meant from here; nginx takes its prefix also then.
             Some(c) if self.prefix.is_none() && !here.is_nginx() => Some(cwd.join(c)),
-            Some(c) => Some(prefix.join(c)),
+            Some(c) => Some(paths::join(&prefix, c)),
             None => {
-                let default = prefix.join(here.conf_path);
+                let default = paths::join(&prefix, here.conf_path);
                 (!self.bare || here.is_nginx() || default.exists()).then_some(default)
             }
         };

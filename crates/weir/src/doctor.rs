@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 use weir_doctor::{Busy, Case, Conf, Finding, Judgement, Machine, Places, Running, Told};
 use weir_module::{Layout, Mode};
+use weir_runtime::paths::join;
 
 pub fn help() -> Result<(), String> {
     let mut text = format!(
@@ -156,14 +157,14 @@ pub fn pid_file(paths: &Paths) -> Option<std::path::PathBuf> {
 
 fn places(paths: &Paths) -> Places {
     let here = Layout::here();
-    let temp = |what: &str| (what.to_owned(), here.temp_path(&paths.prefix, Path::new(what)));
+    let temp = |what: &str| (what.to_owned(), join(&paths.prefix, here.temp_path(Path::new(what))));
     Places {
         prefix: paths.prefix.clone(),
         conf_prefix: paths.conf_path().parent().map(Path::to_path_buf).unwrap_or_default(),
-        pid: paths.conf.as_ref().map(|_| paths.prefix.join(here.pid_path)),
+        pid: paths.conf.as_ref().map(|_| join(&paths.prefix, here.pid_path)),
         error_log: paths.error_log_path(),
         access_log: match &paths.conf {
-            Some(_) => paths.prefix.join(here.http_log_path),
+            Some(_) => join(&paths.prefix, here.http_log_path),
             None => std::path::PathBuf::new(),
         },
         temp: ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(temp).to_vec(),

@@ -315,8 +315,8 @@ impl Paths {
     pub fn error_log_path(&self) -> PathBuf {
         match &self.error_log {
             Some(p) if p.as_os_str() == "stderr" => p.clone(),
-            Some(p) => self.prefix.join(p),
-            None => self.prefix.join(Layout::here().error_log_path),
+            Some(p) => paths::join(&self.prefix, p),
+            None => paths::join(&self.prefix, Layout::here().error_log_path),
         }
     }
 
@@ -336,7 +336,7 @@ impl Paths {
         match global.pid.as_option() {
             Some(p) => Some(p.clone()),
             None if self.conf.is_none() => None,
-            None => Some(self.prefix.join(Layout::here().pid_path)),
+            None => Some(paths::join(&self.prefix, Layout::here().pid_path)),
         }
     }
 }

@@ -305,16 +305,22 @@ fn apply_limits(global: &Global, log: &ErrorLog) {
 }
 
 /// As in nginx what is not named is gone: programs that are started, and scripts, see no more. What Lua states look for
-/// when they begin stays.
+/// when they begin stays, and what Windows itself wants of a program that is started.
 fn set_environment(named: &[(String, Option<String>)]) {
     const KEPT: [&str; 2] = ["TZ", "LUA_"];
+    const WINDOWS: [&str; 6] = ["ComSpec", "SystemDrive", "SystemRoot", "TEMP", "TMP", "windir"];
+    // There names of variables do not regard case either.
+    const IS_WINDOWS: bool = weir_runtime::paths::IGNORES_CASE;
+    let is =
+        |known: &str, name: &str| known == name || IS_WINDOWS && known.eq_ignore_ascii_case(name);
     for (name, _) in std::env::vars_os() {
         let is_kept = name.to_str().is_some_and(|name| {
             let is_own = KEPT.iter().any(|kept| match kept.strip_suffix('_') {
                 Some(_) => name.starts_with(kept),
                 None => name == *kept,
             });
-            is_own || named.iter().any(|(known, _)| known == name)
+            let is_systems = IS_WINDOWS && WINDOWS.iter().any(|known| is(known, name));
+            is_own || is_systems || named.iter().any(|(known, _)| is(known, name))
         });
         if !is_kept {
             std::env::remove_var(name);
@@ -322,7 +328,7 @@ fn set_environment(named: &[(String, Option<String>)]) {
     }
     for (name, value) in named {
         if let Some(value) = value {
-            std::env::set_var(name, value);
+            weir_runtime::process::set_variable(name, value);
         }
     }
 }

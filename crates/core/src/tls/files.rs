@@ -203,7 +203,7 @@ impl Sought {
 
     fn open(&self) -> reading::Outcome {
         let mut read = |name: &[u8]| {
-            let file = self.prefix.join(path(name));
+            let file = weir_runtime::paths::join(&self.prefix, path(name));
             files::read_at_most(&file, FOUND_FILE_MAX_BYTES).map(Arc::from)
         };
         let (certificate, key) = &self.names;

@@ -249,9 +249,9 @@ fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
                 (None, None, Some(s)) => s.eval(path),
                 (None, None, None) => Vec::new(),
             };
-            let full = match name.first() {
-                Some(b'/') => name,
-                _ => [prefix.as_slice(), b"/", &name].concat(),
+            let full = match paths::is_whole(&name) {
+                true => name,
+                false => [prefix.as_slice(), b"/", &name].concat(),
             };
             match std::fs::read(paths::path(&full)) {
                 Ok(text) => {

@@ -4,7 +4,8 @@ local weir = ...
 local raw, op, check, C, ngx = weir.raw, weir.op, weir.check, weir.C, weir.ngx
 local ask = weir.ask
 local ffi = require "ffi"
-pcall(ffi.cdef, "int getpid(void);")
+-- Windows' library calls it by another name.
+pcall(ffi.cdef, "int getpid(void)" .. (ffi.os == "Windows" and ' __asm__("_getpid")' or "") .. ";")
 local error, type, setmetatable, getmetatable, select = error, type, setmetatable, getmetatable, select
 local tonumber, unpack, max = tonumber, unpack, math.max
 

@@ -80,7 +80,7 @@ fn body_of(run: &mut Run<'_>, ask: &Ask) -> Result<Option<RequestBody>, Flow> {
             if path.is_empty() {
                 return Ok(None);
             }
-            if path.first() != Some(&b'/') {
+            if !paths::is_whole(&path) {
                 path.splice(..0, [prefix, &b"/"[..]].concat());
             }
             let opened = open(run.r, &path);

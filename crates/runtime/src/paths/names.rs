@@ -26,6 +26,18 @@ pub(super) fn is_plain_uri(uri: &[u8]) -> bool {
     !uri.contains(&b'\\') && uri.split(|b| *b == b'/').all(is_plain_part)
 }
 
+/// Whether a name says the whole way: from a drive, or from its root.
+pub fn is_whole(name: &[u8]) -> bool {
+    matches!(name, [b'/' | b'\\', ..] | [b'a'..=b'z' | b'A'..=b'Z', b':', ..])
+}
+
+/// Whether a folder's path has a slash behind it before a name. Behind a drive alone it would be another folder, and a path
+/// that the system takes as it stands (`\\?\`) has its own separators.
+pub(super) fn wants_slash(folder: &[u8]) -> bool {
+    let is_open = folder.last().is_some_and(|last| !br"\/:".contains(last));
+    is_open && !folder.starts_with(br"\\?\")
+}
+
 fn is_plain_part(part: &[u8]) -> bool {
     if matches!(part, b"" | b"." | b"..") {
         return true;
@@ -229,6 +241,27 @@ mod tests {
         }
         for uri in PLAIN {
             assert!(is_plain_uri(uri.as_bytes()), "{uri:?}");
+        }
+    }
+
+    #[test]
+    fn names_begin_at_a_root_or_below_a_folder() {
+        for name in ["/a", r"\a", "C:/a", "c:a"] {
+            assert!(is_whole(name.as_bytes()), "{name}");
+        }
+        for name in ["", "a/b", "1:a", "ab:c"] {
+            assert!(!is_whole(name.as_bytes()), "{name}");
+        }
+        for (folder, wants) in [
+            ("C:/web", true),
+            ("web", true),
+            ("", false),
+            ("C:", false),
+            ("C:/", false),
+            (r"C:\web\", false),
+            (r"\\?\C:\web", false),
+        ] {
+            assert_eq!(wants_slash(folder.as_bytes()), wants, "{folder}");
         }
     }
 

@@ -6,6 +6,7 @@ use super::sockets::{OwnedFd, RawFd, UnixStream};
 use super::{family, unsupported};
 use std::io;
 use windows_sys::Win32::Foundation::{CloseHandle, FILETIME};
+use windows_sys::Win32::System::SystemInformation::{ComputerNameDnsHostname, GetComputerNameExW};
 use windows_sys::Win32::System::Threading::{
     GetCurrentThread, GetCurrentThreadId, GetThreadTimes, OpenThread, SetThreadAffinityMask,
     SetThreadPriority, THREAD_PRIORITY_ABOVE_NORMAL, THREAD_PRIORITY_BELOW_NORMAL,
@@ -58,9 +59,26 @@ pub fn may_be_master() -> bool {
 /// Whether a serving process goes on after its master has died: a job ends it.
 pub const OUTLIVES_MASTER: bool = false;
 
-/// This machine's name.
+/// This machine's name, as nginx has it in lower case.
 pub fn hostname() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "localhost".into())
+    let (mut name, mut len) = ([0u16; 256], 256);
+    // SAFETY: the buffer has the length that is passed, and the call tells how much of it is filled.
+    match unsafe { GetComputerNameExW(ComputerNameDnsHostname, name.as_mut_ptr(), &mut len) } {
+        0 => "localhost".into(),
+        _ => String::from_utf16_lossy(&name[..(len as usize).min(name.len())]).to_lowercase(),
+    }
+}
+
+/// Sets a variable of the environment, also for what is written in C, which has a list of its own there.
+pub fn set_variable(name: &str, value: &str) {
+    unsafe extern "C" {
+        fn _putenv_s(name: *const std::ffi::c_char, value: *const std::ffi::c_char) -> i32;
+    }
+    std::env::set_var(name, value);
+    if let (Ok(name), Ok(value)) = (std::ffi::CString::new(name), std::ffi::CString::new(value)) {
+        // SAFETY: both end in a zero and outlive the call, which copies them.
+        unsafe { _putenv_s(name.as_ptr(), value.as_ptr()) };
+    }
 }
 
 /// A serving process that was started.

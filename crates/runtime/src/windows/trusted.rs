@@ -44,7 +44,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 }
 
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    std::fs::rename(from, to)
+    crate::files::replace(from, to)
 }
 
 /// It is this user's, and stays so.

@@ -234,6 +234,7 @@ impl Reading {
     /// Removes segments that are sealed and done, and those that are no files of ours any more.
     pub fn clean(&mut self, queue: &Queue) -> Lost {
         let (mut lost, before) = (Lost::default(), self.segments.len());
+        let mut mapped = Vec::new();
         self.segments.retain(|segment| {
             // Sealed first: nothing is committed behind that.
             let is_sealed = segment.reader.is_sealed();
@@ -251,10 +252,16 @@ impl Reading {
                 }
                 false => lost.bytes += rest as u64,
             }
-            // One that cannot be removed is found again and sent once more under the same names.
-            let _ = std::fs::remove_file(&segment.path);
+            if std::fs::remove_file(&segment.path).is_err() {
+                mapped.push(segment.path.clone());
+            }
             false
         });
+        for path in mapped {
+            // On Windows it can be removed now that it is not mapped. One that cannot is found again and sent once more
+            // under the same names.
+            let _ = std::fs::remove_file(path);
+        }
         self.count(queue);
         if self.segments.len() < before {
             // There may be room where there was none.
@@ -268,7 +275,10 @@ impl Reading {
         self.follow(queue);
         for segment in self.segments.drain(..) {
             if segment.reader.kept() as usize >= segment.reader.committed().len() {
-                let _ = std::fs::remove_file(&segment.path);
+                let path = segment.path.clone();
+                // Windows removes nothing that is mapped.
+                drop(segment);
+                let _ = std::fs::remove_file(path);
             }
         }
     }
