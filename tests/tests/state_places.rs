@@ -60,6 +60,25 @@ fn a_directory_that_is_not_there_is_told_with_the_mend() {
     assert!(!told("", &both).contains("[warn]"));
 }
 
+/// A start reads it as root, and each reload would be refused.
+#[test]
+fn a_file_that_the_workers_may_not_read_is_told() {
+    let dir = Dir::new("roots");
+    if dir.0.metadata().unwrap().uid() != 0 {
+        return skip("not root");
+    }
+    chown(&dir.0, Some(NOBODY), None).unwrap();
+    let file = dir.0.join("a.json");
+    std::fs::write(&file, "{}").unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    let conf = format!("keyval_zone zone=a:64k state={};", file.display());
+    let text = told("user nobody nogroup;", &conf);
+    assert!(text.contains("cannot be read by user \"nobody\" (13: Permission denied)"), "{text}");
+    assert!(text.contains(&format!("chown nobody \"{}\"", file.display())), "{text}");
+    chown(&file, Some(NOBODY), None).unwrap();
+    assert!(!told("user nobody nogroup;", &conf).contains("[warn]"));
+}
+
 #[test]
 fn a_directory_that_the_workers_may_not_write_is_told() {
     let dir = Dir::new("closed");

@@ -644,12 +644,12 @@ impl Connection {
         false
     }
 
-    /// Waits, but no longer than the client is there. One that has ended its side before may wait for the rest.
-    pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
+    /// Waits, but no longer than the client is there. `half_closed`: that it has ended its side says nothing, for it may wait
+    /// for the rest.
+    pub async fn sleep_while_open(&self, ms: u64, half_closed: bool) -> Result<(), ConnError> {
         // The turn's clock may be behind, and says whole milliseconds.
         clock::renew();
         let deadline = clock::mono_ms().saturating_add(ms).saturating_add(1);
-        let half_closed = self.is_half_closed();
         let mut watching = true;
         let mut is_gone = |cx: &mut Context<'_>| match half_closed {
             true => self.poll_broken(cx),

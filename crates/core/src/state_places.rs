@@ -47,14 +47,17 @@ pub fn are_written(cf: &mut Cf) {
 pub fn warnings(global: &Slots, who: Option<&process::Identity>) -> Vec<Diagnostic> {
     let mut told: Vec<PathBuf> = Vec::new();
     let mut out = Vec::new();
-    let Some(places) = global.find::<StatePlaces>().filter(|p| p.is_written) else { return out };
+    let Some(places) = global.find::<StatePlaces>() else { return out };
+    let user = who.map(|who| (who.uid, who.gid));
     for (path, at) in &places.all {
+        out.extend(who.and_then(|who| unreadable(path, who)).map(|told| told.at(*at)));
+    }
+    for (path, at) in places.all.iter().filter(|_| places.is_written) {
         let to = place(path);
         let Some(dir) = to.parent().filter(|dir| !told.iter().any(|told| told == dir)) else {
             continue;
         };
         told.push(dir.to_path_buf());
-        let user = who.map(|who| (who.uid, who.gid));
         let Some(e) = files::refuses_files(dir, user) else { continue };
         let (shown, name) = (dir.display(), who.map(|who| who.name.as_str()));
         let text = format!(
@@ -75,4 +78,16 @@ pub fn warnings(global: &Slots, who: Option<&process::Identity>) -> Vec<Diagnost
         out.push(Diagnostic::warn(text).at(*at).hint(hint));
     }
     out
+}
+
+/// A start may read it with root's rights, a reload reads it without.
+fn unreadable(path: &Path, who: &process::Identity) -> Option<Diagnostic> {
+    let e = files::refuses_reading(path, (who.uid, who.gid))?;
+    let (shown, name) = (path.display(), &who.name);
+    let text = format!(
+        "state file \"{shown}\" cannot be read by user \"{name}\" ({}): a reload will be refused",
+        os_text(&e)
+    );
+    let hint = format!("make it that user's: chown {name} \"{shown}\"");
+    Some(Diagnostic::warn(text).hint(hint))
 }

@@ -194,9 +194,13 @@ impl Client {
     }
 
     /// Waits, but no longer than the client is there.
-    pub(crate) async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
+    pub(crate) async fn sleep_while_open(
+        &self,
+        ms: u64,
+        half_closed: bool,
+    ) -> Result<(), ConnError> {
         match &self.over {
-            Over::H1 => self.conn.sleep_while_open(ms).await,
+            Over::H1 => self.conn.sleep_while_open(ms, half_closed).await,
             Over::H2(stream) => stream.sleep_while_open(ms).await,
         }
     }

@@ -187,7 +187,7 @@ impl Request {
         while self.queued() > leave {
             let pause = self.paced_until_ms.saturating_sub(clock::mono_ms());
             if pause > 0 {
-                self.sleep_while_open(pause).await?;
+                self.sleep_while_reached(pause).await?;
                 continue;
             }
             let done = self.sent - self.queued();
@@ -196,7 +196,7 @@ impl Request {
             if allowed == 0 {
                 let over = done.saturating_sub(rate * seconds + after) + 1;
                 let wait = (over * 1000).div_ceil(rate) + 1;
-                self.sleep_while_open(wait.min(1000)).await?;
+                self.sleep_while_reached(wait.min(1000)).await?;
                 continue;
             }
             let turn = self.turn(allowed, rate);
@@ -222,13 +222,19 @@ impl Request {
         self.to_client().to_page_end(allowed)
     }
 
-    /// Waits, but no longer than the client is there.
-    pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
+    /// Waits before more is sent, which tells whether a client that has ended its side is there, as in nginx.
+    async fn sleep_while_reached(&self, ms: u64) -> Result<(), ConnError> {
+        self.sleep_while_open(ms, true).await
+    }
+
+    /// Waits, but no longer than the client is there. `half_closed`: it had ended its side before
+    /// ([`Request::is_half_closed`]), and may wait for the answer.
+    pub async fn sleep_while_open(&self, ms: u64, half_closed: bool) -> Result<(), ConnError> {
         if self.is_part() {
             weir_runtime::timer::sleep_ms(ms).await;
             return Ok(());
         }
-        self.to_client().sleep_while_open(ms).await
+        self.to_client().sleep_while_open(ms, half_closed).await
     }
 
     /// Bytes a second this response may take; 0 for no limit.

@@ -232,7 +232,7 @@ fn is_left(flow: &Flow, phase: Phase) -> bool {
 fn delay(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async {
         let ms = *r.loc().core.auth_delay;
-        match r.sleep_while_open(ms).await {
+        match r.sleep_while_open(ms, r.is_half_closed()).await {
             Ok(()) => Flow::Status(credentials::challenge(r).1),
             Err(_) => Flow::Status(499),
         }

@@ -207,7 +207,7 @@ impl Talk<'_> {
     }
 
     async fn sleep(&self, secs: u64) -> Result<(), Over> {
-        let wait = self.s.conn().sleep_while_open(secs.saturating_mul(1000)).await;
+        let wait = self.s.conn().sleep_while_open(secs.saturating_mul(1000), false).await;
         wait.map_err(|_| Over)
     }
 }

@@ -550,7 +550,7 @@ fn delay_ms(limit: &Limit, rate: u64, excess: u64) -> u64 {
 fn wait(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async move {
         let ms = r.kept::<Kept>().map_or(0, |k| k.delay_ms);
-        if r.sleep_while_open(ms).await.is_ok() {
+        if r.sleep_while_open(ms, r.is_half_closed()).await.is_ok() {
             return Flow::Declined;
         }
         r.log(LogLevel::Info, "client prematurely closed connection");

@@ -568,7 +568,6 @@ fn await_reader(_: &File) {}
 #[cfg(unix)]
 pub fn refuses_files(dir: &Path, user: Option<(u32, u32)>) -> Option<io::Error> {
     use rustix::fs::{access, Access};
-    use std::os::unix::fs::MetadataExt as _;
     let meta = match std::fs::metadata(dir) {
         Err(e) => return Some(e),
         Ok(meta) if !meta.is_dir() => return Some(io::ErrorKind::NotADirectory.into()),
@@ -577,14 +576,33 @@ pub fn refuses_files(dir: &Path, user: Option<(u32, u32)>) -> Option<io::Error> 
     let Some((uid, gid)) = user else {
         return access(dir, Access::WRITE_OK | Access::EXEC_OK).err().map(io::Error::from);
     };
-    let rights = match () {
-        () if uid == 0 => 0o3,
+    lacks(&meta, (uid, gid), 0o3)
+}
+
+/// The error of what such a user lacks of these rights (1: to execute or pass, 2: to write, 4: to read).
+#[cfg(unix)]
+fn lacks(meta: &Metadata, (uid, gid): (u32, u32), rights: u32) -> Option<io::Error> {
+    use std::os::unix::fs::MetadataExt as _;
+    let has = match () {
+        () if uid == 0 => rights,
         () if meta.uid() == uid => meta.mode() >> 6,
         () if meta.gid() == gid => meta.mode() >> 3,
         // It may be one of its groups.
         () => meta.mode() | meta.mode() >> 3,
     };
-    (rights & 0o3 != 0o3).then(|| io::Error::from_raw_os_error(libc::EACCES))
+    (has & rights != rights).then(|| io::Error::from_raw_os_error(libc::EACCES))
+}
+
+/// Why a file that is there can surely not be read by a user and group; nothing where that depends on what is not looked
+/// at, as in [`refuses_files`].
+#[cfg(unix)]
+pub fn refuses_reading(path: &Path, user: (u32, u32)) -> Option<io::Error> {
+    lacks(&std::fs::metadata(path).ok()?, user, 0o4)
+}
+
+#[cfg(not(unix))]
+pub fn refuses_reading(_: &Path, _: (u32, u32)) -> Option<io::Error> {
+    None
 }
 
 #[cfg(not(unix))]

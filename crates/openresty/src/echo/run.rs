@@ -45,7 +45,9 @@ fn wait(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async move {
         let loc = Rc::clone(r.loc());
         let Some(program) = loc.conf::<EchoLoc>().program.as_deref() else { return Flow::Declined };
-        let mut run = Run { r, begun: false, turn_bytes: 0 };
+        // An end that comes later is the client's going.
+        let half_closed = r.is_half_closed();
+        let mut run = Run { r, begun: false, turn_bytes: 0, half_closed };
         run.all(program).await.unwrap_or_else(|flow| flow)
     })
 }
@@ -148,6 +150,8 @@ pub(super) struct Run<'a> {
     begun: bool,
     /// What was done since others had their turn, by its bytes.
     turn_bytes: u64,
+    /// The client had ended its side together with its request.
+    half_closed: bool,
 }
 
 impl Run<'_> {
@@ -316,7 +320,7 @@ impl Run<'_> {
             }
         }
         let left = end.saturating_sub(clock::mono_ms());
-        match left == 0 || self.r.sleep_while_open(left).await.is_ok() {
+        match left == 0 || self.r.sleep_while_open(left, self.half_closed).await.is_ok() {
             true => Ok(()),
             false if self.begun => Err(Flow::Close),
             false => Err(Flow::Status(499)),
