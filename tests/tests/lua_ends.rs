@@ -228,11 +228,15 @@ fn one_that_has_ended_its_side_is_answered_slowly_too() {
             ngx.say(data, " ", err, " ", part) } }"#,
     );
     server.write("file", vec![b'x'; 100_000]);
-    for path in ["/file", "/lua"] {
+    for (path, is_late) in [("/file", false), ("/lua", false), ("/file", true), ("/lua", true)] {
         let mut client = server.connect();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        let mut answer = Vec::new();
+        if is_late {
+            answer = client.read_until(b"\r\n\r\n");
+        }
         client.shutdown_write();
-        let answer = client.read_to_end();
+        answer.extend(client.read_to_end());
         assert!(
             answer.iter().filter(|b| **b == b'x').count() >= 100_000,
             "{path}: {}",
