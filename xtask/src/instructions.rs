@@ -38,14 +38,11 @@ fn script(root: &Path, args: &[&str]) -> Tally {
         println!("skipped: python3 is not installed");
         return Tally::SKIPPED;
     }
-    // In one piece, for another script runs at the same time.
-    let (mut text, mut skipped) = (String::new(), false);
+    let mut skipped = false;
     let ended = watched(&mut command, COUNT_MAX, |line| {
-        text.push_str(line);
-        text.push('\n');
+        println!("{line}");
         skipped |= is_skip_line(line);
     });
-    print!("{text}");
     match ended {
         Ok(()) if skipped => Tally::SKIPPED,
         Ok(()) => Tally::PASSED,
