@@ -28,7 +28,7 @@ LINE_BYTES = 64
 # How often a scenario is run until both workers have served.
 TRIES = 3
 SCENARIOS = {**scenarios.COUNTED, **scenarios.TRAINED}
-STACK_BYTES = range(1 << 18, (1 << 26) + 1)
+STACK_BYTES = range(1 << 18, (1 << 27) + 1)
 # Where valgrind puts the first thread's.
 FIRST_STACK = 0x1ffe000000, 0x1fff001000
 # What `--check` looks at, and how many lines each may share: with a reason.
