@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use pkcs8::pkcs5::pbes2::Parameters;
 use pkcs8::PrivateKeyInfoRef;
@@ -329,6 +330,19 @@ impl TlsConn {
     pub fn end_session(&mut self) {
         self.0.conn.send_close_notify();
         let _ = self.0.flush();
+    }
+
+    /// Sends zeros outside of the session until the other side takes no more, or so many.
+    pub fn fill(&mut self, most: usize) -> usize {
+        self.0.sock.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+        let mut sent = 0;
+        while let Ok(n @ 1..) = self.0.sock.write(&[0; 65536]) {
+            sent += n;
+            if sent >= most {
+                break;
+            }
+        }
+        sent
     }
 
     /// Everything until the other side closes.

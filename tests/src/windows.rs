@@ -17,16 +17,26 @@ fn program() -> Option<PathBuf> {
 /// whether that was so.
 pub(crate) fn signal(setup: &Setup, signal: Signal) -> bool {
     let Some(program) = program() else { return false };
-    let event = match signal {
+    let event = what(signal);
+    if event.starts_with('-') {
+        return false;
+    }
+    own_pid(setup).is_some_and(|pid| tell(&program, event, pid).is_some())
+}
+
+/// The event that a signal is there; with a hyphen what no event is for, and is done to the process itself.
+fn what(signal: Signal) -> &'static str {
+    match signal {
         Signal::Hup => "reload",
         Signal::Quit => "quit",
         Signal::Usr1 => "reopen",
         Signal::Term => "stop",
         Signal::Usr2 => "upgrade",
         Signal::Winch => "winch",
-        _ => return false,
-    };
-    own_pid(setup).is_some_and(|pid| tell(&program, event, pid).is_some())
+        Signal::Kill => "-kill",
+        Signal::Stop => "-suspend",
+        Signal::Cont => "-resume",
+    }
 }
 
 /// What the program of events says, if it has done it.
@@ -51,19 +61,8 @@ fn asked_for(pid: u32) -> Option<PathBuf> {
 /// Sends a signal to a process by its number there; whether it is one that is told so.
 pub(crate) fn signal_to(pid: u32, signal: Signal) -> bool {
     let Some(program) = asked_for(pid) else { return false };
-    let what = match signal {
-        Signal::Hup => "reload",
-        Signal::Quit => "quit",
-        Signal::Usr1 => "reopen",
-        Signal::Term => "stop",
-        Signal::Usr2 => "upgrade",
-        Signal::Winch => "winch",
-        Signal::Kill => "-kill",
-        Signal::Stop => "-suspend",
-        Signal::Cont => "-resume",
-    };
     // As of any process, one that is gone hears nothing.
-    let _ = tell(&program, what, pid);
+    let _ = tell(&program, what(signal), pid);
     true
 }
 

@@ -121,6 +121,9 @@ fn a_client_may_end_its_session_before_its_answer() {
     drop(ask("/code"));
     assert_eq!(server.log_lines("access.log", 1), ["/code 499 0"]);
     let mut waiting = [ask("/code"), ask("/proxied")];
+    // What comes behind it is not read.
+    let sent = ask("/code").fill(64 << 20);
+    assert!(sent < 64 << 20, "{sent} bytes");
     // The server has read the notify by then.
     assert_eq!(server.get("/go").status, 200);
     for client in &mut waiting {

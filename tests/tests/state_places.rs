@@ -60,7 +60,7 @@ fn a_directory_that_is_not_there_is_told_with_the_mend() {
     assert!(!told("", &both).contains("[warn]"));
 }
 
-/// A start reads it as root, and each reload would be refused.
+/// It is read as root when the configuration is; who changes it is not root.
 #[test]
 fn a_file_that_the_workers_may_not_read_is_told() {
     let dir = Dir::new("roots");
@@ -73,6 +73,7 @@ fn a_file_that_the_workers_may_not_read_is_told() {
     std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     let conf = format!("keyval_zone zone=a:64k state={};", file.display());
     let text = told("user nobody nogroup;", &conf);
+    assert!(text.contains("what the api changes is refused: state file"), "{text}");
     assert!(text.contains("cannot be read by user \"nobody\" (13: Permission denied)"), "{text}");
     assert!(text.contains(&format!("chown nobody \"{}\"", file.display())), "{text}");
     chown(&file, Some(NOBODY), None).unwrap();

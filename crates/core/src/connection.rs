@@ -613,7 +613,11 @@ impl Connection {
     pub fn poll_gone(&self, cx: &mut Context<'_>, watching: &mut bool) -> bool {
         while *watching && self.stream.poll_readable(cx).is_ready() {
             match self.stream.peek() {
-                Ok(0) => return self.stream.poll_ended(cx).is_ready(),
+                Ok(0) => match self.stream.poll_ended(cx) {
+                    Poll::Ready(true) => return true,
+                    Poll::Ready(false) => *watching = false,
+                    Poll::Pending => return false,
+                },
                 Ok(_) => *watching = false,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return true,

@@ -47,12 +47,12 @@ pub fn are_written(cf: &mut Cf) {
 pub fn warnings(global: &Slots, who: Option<&process::Identity>) -> Vec<Diagnostic> {
     let mut told: Vec<PathBuf> = Vec::new();
     let mut out = Vec::new();
-    let Some(places) = global.find::<StatePlaces>() else { return out };
+    let Some(places) = global.find::<StatePlaces>().filter(|p| p.is_written) else { return out };
     let user = who.map(|who| (who.uid, who.gid));
     for (path, at) in &places.all {
         out.extend(who.and_then(|who| unreadable(path, who)).map(|told| told.at(*at)));
     }
-    for (path, at) in places.all.iter().filter(|_| places.is_written) {
+    for (path, at) in &places.all {
         let to = place(path);
         let Some(dir) = to.parent().filter(|dir| !told.iter().any(|told| told == dir)) else {
             continue;
@@ -80,12 +80,12 @@ pub fn warnings(global: &Slots, who: Option<&process::Identity>) -> Vec<Diagnost
     out
 }
 
-/// A start may read it with root's rights, a reload reads it without.
+/// It is read with root's rights when the configuration is, and without them by who changes it.
 fn unreadable(path: &Path, who: &process::Identity) -> Option<Diagnostic> {
     let e = files::refuses_reading(path, (who.uid, who.gid))?;
     let (shown, name) = (path.display(), &who.name);
     let text = format!(
-        "state file \"{shown}\" cannot be read by user \"{name}\" ({}): a reload will be refused",
+        "what the api changes is refused: state file \"{shown}\" cannot be read by user \"{name}\" ({})",
         os_text(&e)
     );
     let hint = format!("make it that user's: chown {name} \"{shown}\"");

@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::task::{Context, Poll};
+use std::task::{ready, Context, Poll};
 use weir_runtime::net::Stream;
 use weir_runtime::sockets::RawFd;
 
@@ -124,13 +124,21 @@ impl Channel {
         self.socket.poll_readable(cx)
     }
 
-    /// Ready once a connection that has nothing more to read, as [`Channel::peek`] has told, is ended by the other side as a
-    /// whole, and not its session alone.
-    pub fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.tls() {
-            None => Poll::Ready(()),
-            Some(tls) => tls.poll_ended(&self.socket, cx),
+    /// Of a connection that has nothing more to read, as [`Channel::peek`] has told: ready once the other side has ended it as
+    /// a whole, and not its session alone, behind which it still takes an answer (RFC 8446 section 6.1); with `false` once
+    /// there is something behind that, which nobody reads.
+    pub fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<bool> {
+        while self.tls().is_some() {
+            if ready!(self.socket.poll_readable(cx)).is_err() {
+                break;
+            }
+            match self.socket.peek() {
+                Ok(1..) => return Poll::Ready(false),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(0) | Err(_) => break,
+            }
         }
+        Poll::Ready(true)
     }
 
     /// Whether the other side has ended the connection behind all that was read, and not its session alone.

@@ -403,16 +403,4 @@ impl Session {
             }
         }
     }
-
-    /// Ready once the socket itself has ended, of a peer that has ended its session: behind `close_notify` it still takes
-    /// an answer (RFC 8446 section 6.1).
-    pub(crate) fn poll_ended(&self, socket: &Stream, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            // What is behind close_notify means nothing.
-            let read = |cipher: &mut Vec<u8>| socket.poll_read(cx, cipher, CIPHER_ROOM_BYTES);
-            if !matches!(ready!(with_cipher(&[], read)), Ok(1..)) {
-                return Poll::Ready(());
-            }
-        }
-    }
 }
