@@ -29,8 +29,13 @@ fn entries(pid: u32, what: &str) -> usize {
 }
 
 impl Server {
+    /// All of its processes, by the numbers that `/proc` has.
+    fn processes(&self) -> Vec<u32> {
+        crate::windows::system_pids(self.dir()).unwrap_or_else(|| family(self.pid()))
+    }
+
     fn memory_of_all(&self, name: &str) -> u64 {
-        let kb = family(self.pid()).into_iter().filter_map(|pid| status_kb(pid, name));
+        let kb = self.processes().into_iter().filter_map(|pid| status_kb(pid, name));
         kb.sum::<u64>() * 1024
     }
 
@@ -53,19 +58,19 @@ impl Server {
 
     /// Open descriptors of all its processes.
     pub fn descriptors(&self) -> usize {
-        family(self.pid()).into_iter().map(|pid| entries(pid, "fd")).sum()
+        self.processes().into_iter().map(|pid| entries(pid, "fd")).sum()
     }
 
     /// Threads of all its processes.
     pub fn threads(&self) -> usize {
-        family(self.pid()).into_iter().map(|pid| entries(pid, "task")).sum()
+        self.processes().into_iter().map(|pid| entries(pid, "task")).sum()
     }
 
     /// Threads of that name of all its processes.
     pub fn threads_called(&self, name: &str) -> usize {
         let of =
             |pid: u32| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let names = family(self.pid()).into_iter().flat_map(of);
+        let names = self.processes().into_iter().flat_map(of);
         let names = names.filter_map(|t| fs::read_to_string(t.path().join("comm")).ok());
         names.filter(|found| found.trim_end() == name).count()
     }
@@ -91,7 +96,7 @@ impl Server {
             let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
             text.lines().find_map(|l| l.strip_prefix(name))?.parse::<u64>().ok()
         };
-        let known: Vec<u64> = family(self.pid()).into_iter().filter_map(of).collect();
+        let known: Vec<u64> = self.processes().into_iter().filter_map(of).collect();
         (!known.is_empty()).then(|| known.iter().sum())
     }
 
@@ -103,6 +108,6 @@ impl Server {
             let user: u64 = fields.next()?.parse().ok()?;
             Some(user + fields.next()?.parse::<u64>().ok()?)
         };
-        family(self.pid()).into_iter().filter_map(of).sum()
+        self.processes().into_iter().filter_map(of).sum()
     }
 }

@@ -100,10 +100,19 @@ impl Server {
         crate::windows::has_started(child.id());
         let peer = Peer::Tcp(setup.ports.get(&0).copied().unwrap_or(0));
         let mut server = Server { child, daemon: None, setup, peer };
-        if server.setup.conf().contains("daemon on") && !crate::windows::is_asked() {
+        let is_daemon = server.setup.conf().contains("daemon on");
+        if is_daemon && !crate::windows::is_asked() {
             server.find_daemon();
         }
         server.wait_until_listening();
+        if crate::windows::is_asked() {
+            // There its sockets listen before it has started who serves.
+            wait_for(|| crate::windows::is_served(server.dir()), PATIENCE);
+        }
+        if is_daemon && crate::windows::is_asked() {
+            // It has stayed, and still is to be found by its pid file, by which tests follow it.
+            server.daemon = crate::windows::own_pid(&server.setup);
+        }
         server
     }
 
@@ -276,6 +285,10 @@ impl Drop for Server {
         if crate::windows::is_asked() || !wait_for(|| !self.is_running(), Duration::from_secs(3)) {
             self.signal(Signal::Kill);
             let _ = self.child.wait();
+        }
+        // Who has taken its place, where the test has ended before its own end.
+        for pid in crate::windows::system_pids(self.dir()).unwrap_or_default() {
+            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
         }
     }
 }

@@ -77,6 +77,29 @@ pub(crate) fn is_alive(pid: u32) -> Option<bool> {
     Some(tell(&asked_for(pid)?, "-alive", pid).is_some())
 }
 
+/// The numbers that Linux has for the processes of a server in that directory, which are no children of one another there:
+/// wine starts them.
+pub(crate) fn system_pids(dir: &Path) -> Option<Vec<u32>> {
+    program()?;
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_told = |pid: &u32| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = words.split(|b| *b == 0);
+        words.any(|word| word == dir.as_os_str().as_encoded_bytes())
+    };
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Some(numbers.filter(is_told).collect())
+}
+
+/// Whether a server in that directory has begun to serve: the thread that is asked by its control pipe comes last.
+pub(crate) fn is_served(dir: &Path) -> bool {
+    let pids = system_pids(dir).unwrap_or_default();
+    let tasks =
+        |pid| std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut names = pids.into_iter().flat_map(tasks).map(|task| task.path().join("comm"));
+    names.any(|name| std::fs::read_to_string(name).is_ok_and(|name| name.trim_end() == "inquiries"))
+}
+
 /// The number that the server of that set-up has itself, if it is one of Windows'.
 pub(crate) fn own_pid(setup: &Setup) -> Option<u32> {
     program()?;
@@ -96,7 +119,7 @@ fn pid_file(setup: &Setup) -> PathBuf {
 
 /// Whether it is the binary to be tested. There it stays at its console, whatever `daemon` says; and what is told to end
 /// where nobody looks at how it ends may be killed, as asking takes long.
-pub(crate) fn is_asked() -> bool {
+pub fn is_asked() -> bool {
     program().is_some()
 }
 

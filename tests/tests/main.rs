@@ -95,6 +95,7 @@ mod health_check;
 mod health_new_server;
 mod health_over_upgrade;
 mod help_variables;
+mod hostile_paths;
 mod http2_answers;
 mod http2_bodies;
 mod http2_connection;

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
-use weir_tests::{children, expect_soon, is_alive, signal, skip, Server, Setup, Signal};
+use weir_tests::{expect_soon, is_alive, signal, skip, Server, Setup, Signal};
 
 const NOBODY: u32 = 65534;
 const CONF: &str = "user nobody nogroup; pid %%DIR%%/the.pid; error_log %%DIR%%/error.log notice;
@@ -119,7 +119,7 @@ fn a_process_without_a_master_gives_its_sockets_to_root_alone() {
     }
     let mut server = Setup::new(CONF).start();
     expect_soon("a serving process", || server.get("/").status == 200);
-    let [child] = children(server.pid())[..] else { return skip("no master") };
+    let [child] = server.children()[..] else { return skip("no master") };
     server.signal(Signal::Kill);
     server.wait_exit();
     server.expect_error("goes on serving");

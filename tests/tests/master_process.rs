@@ -32,7 +32,7 @@ fn term_ends_a_serving_process_that_is_stopped() {
 fn the_pid_file_of_another_stays() {
     let mut server = Server::start(CONF);
     let file = server.dir().join("the.pid");
-    assert_eq!(server.read("the.pid").trim().parse(), Ok(server.pid()));
+    assert_eq!(server.read("the.pid").trim().parse(), Ok(server.own_pid()));
     std::fs::write(&file, "1\n").unwrap();
     server.signal(Signal::Quit);
     assert_eq!(server.wait_exit(), Some(0));

@@ -153,11 +153,9 @@ fn sums_that_begin_at_0_in_a_new_process_begin_with_it() {
     expect_soon("all sums", all);
     let before = sum(KEPT[0]).0;
     assert!(OWN.iter().chain(&KEPT).all(|name| sum(name).0 == before));
-    let old = weir_tests::children(server.pid())[0];
+    let old = server.children()[0];
     weir_tests::signal(old, weir_tests::Signal::Kill);
-    expect_soon("a new process", || {
-        weir_tests::children(server.pid()).first().is_some_and(|pid| *pid != old)
-    });
+    expect_soon("a new process", || server.children().first().is_some_and(|pid| *pid != old));
     expect_soon("its own beginnings", || OWN.iter().all(|name| sum(name).0 > before));
     assert!(KEPT.iter().all(|name| sum(name).0 == before));
     assert!(KEPT.iter().all(|name| sum(name).1 > 0));

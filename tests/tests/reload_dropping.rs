@@ -332,13 +332,13 @@ fn a_killed_serving_process_is_followed_by_another_at_once() {
         let mut killed = Vec::new();
         for _ in 0..3 {
             server.get("/n");
-            let Some(&child) = children(server.pid()).first() else {
+            let Some(&child) = server.children().first() else {
                 return weir_tests::skip("not root, so there is no master");
             };
             assert!(!killed.contains(&child), "the same process again");
             weir_tests::signal(child, Signal::Kill);
             killed.push(child);
-            expect_soon("it is dead", || !children(server.pid()).contains(&child));
+            expect_soon("it is dead", || !weir_tests::children(server.own_pid()).contains(&child));
             // Some wait in the sockets' queues before anyone serves them; none is lost.
             let mut waiting: Vec<_> = (0..50).map(|_| connect(server.port(0)).unwrap()).collect();
             for c in &mut waiting {

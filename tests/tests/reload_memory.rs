@@ -157,18 +157,15 @@ fn a_serving_process_started_again_has_the_newest_configuration() {
     let mut server = Server::start(&conf("old"));
     let peer = server.on(0);
     server.reload(&conf("new"), || peer.get("/").text() == "new");
-    let before = children(server.pid());
+    let before = server.children();
     if before.is_empty() {
         return weir_tests::skip("there is a master only as root");
     }
     // What is on disk now has not been taken.
     server.replace_conf(&conf("later"));
-    let kill = |pid: &u32| {
-        std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
-    };
-    before.iter().for_each(kill);
+    before.iter().for_each(|pid| weir_tests::signal(*pid, weir_tests::Signal::Kill));
     expect_soon("another serving process", || {
-        let now = children(server.pid());
+        let now = server.children();
         !now.is_empty() && now.iter().all(|p| !before.contains(p))
     });
     assert_eq!(peer.get("/").text(), "new");

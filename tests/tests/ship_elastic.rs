@@ -451,7 +451,7 @@ fn a_queue_goes_to_another_user() {
     };
     let mut server = start(&bulk, &conf("root", 0));
     get_all(&server, (0..20).map(|n| format!("/{n}")));
-    let old = weir_tests::children(server.pid())[0];
+    let old = server.children()[0];
     let peer = server.on(0);
     server.reload(&conf("nobody nogroup", 1), || peer.get("/turn").text() == "1");
     expect_soon("the old process ends", || !is_alive(old));

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_tests::tools::{self, Running};
 use weir_tests::{
-    children, expect_soon, free_port, listens_on, run_cli, signal, wait_for, Next, Origin, Peer,
-    Setup, Signal,
+    expect_soon, free_port, listens_on, run_cli, signal, wait_for, Next, Origin, Peer, Setup,
+    Signal,
 };
 
 const CONF: &str = "worker_processes 1; error_log error.log info; events {}
@@ -175,9 +175,9 @@ fn the_real_loki_has_each_line_once() {
         assert_eq!(client.get(&format!("/none/{round}")).status, 404);
         // Behind it nothing of the others is left to be done.
         assert_eq!(client.get("/api/9/ship/l").status, 200);
-        let old = children(server.pid())[0];
+        let old = server.children()[0];
         signal(old, Signal::Kill);
-        expect_soon("a new process", || children(server.pid()).iter().any(|pid| *pid != old));
+        expect_soon("a new process", || server.children().iter().any(|pid| *pid != old));
     }
     let long = "x".repeat(5000);
     assert_eq!(server.get(&format!("/long?{long}")).status, 200);

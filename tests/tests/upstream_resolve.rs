@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Instant;
 use weir_tests::{
-    expect_soon, run_cli, signal, Dns, Next, Origin, Record, Server, Setup, Signal, PATIENCE,
+    expect_soon, run_cli, Dns, Next, Origin, Record, Server, Setup, Signal, PATIENCE,
 };
 
 fn origin() -> Origin {
@@ -133,7 +133,7 @@ fn upstream_resolve_is_taken_over_by_a_reload() {
     dns.set("a.test", &[Record::Silence]);
     let conf = server.read("nginx.conf");
     server.write("nginx.conf", conf.replace("location /", "add_header X-New yes; location /"));
-    signal(server.pid(), Signal::Hup);
+    server.signal(Signal::Hup);
     expect_soon("the new configuration", || server.get("/").header("X-New").is_some());
     (0..3).for_each(|_| assert_eq!(server.get("/").text(), "here"));
 }
@@ -161,7 +161,7 @@ fn upstream_resolve_keeps_sticky_clients_and_drains() {
     // Those who know it still come to it when it drains; the next who does not finds nobody.
     let conf = server.read("nginx.conf");
     server.write("nginx.conf", conf.replace("max_fails=0", "max_fails=0 drain"));
-    signal(server.pid(), Signal::Hup);
+    server.signal(Signal::Hup);
     expect_soon("it drains", || tried(&server) == "u");
     (0..3).for_each(|_| back(&server));
 }

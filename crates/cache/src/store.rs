@@ -21,6 +21,7 @@ use std::time::UNIX_EPOCH;
 use weir_core::counts::{Counted, Near};
 use weir_core::forms::{Forms, Room};
 use weir_core::Worker;
+use weir_runtime::files::Identity;
 use weir_runtime::{clock, files};
 use weir_wire::http1::response::ResponseHead;
 
@@ -88,7 +89,8 @@ impl Stored {
 
     /// Whether its file is this one.
     pub(crate) fn is_in(&self, file: &File) -> bool {
-        file.metadata().is_ok_and(|m| Stamp::of(&m).inode == self.stamp.inode)
+        let Body::File { file: own, .. } = &self.body else { return false };
+        matches!((Identity::of_open(own), Identity::of_open(file)), (Ok(a), Ok(b)) if a == b)
     }
 
     /// What a copy in memory takes.
@@ -130,7 +132,7 @@ impl Stamp {
     fn of(m: &std::fs::Metadata) -> Stamp {
         let since = m.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
         let written_ns = since.map_or(0, |t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
-        Stamp { inode: files::Identity::of(m).inode(), len: m.len(), written_ns }
+        Stamp { inode: Identity::of(m).inode(), len: m.len(), written_ns }
     }
 }
 

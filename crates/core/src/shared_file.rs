@@ -134,11 +134,12 @@ impl SharedFile {
 
     /// Whether another text has the name than was read or written here last, and was not found bad.
     fn is_newer(&self) -> bool {
-        let Some(found) = self.named() else { return false };
-        let (identity, seen) = (Identity::of(&found), lock(&self.seen));
+        let Ok(identity) = Identity::at(&self.path) else { return false };
+        let seen = lock(&self.seen);
         let is_known = seen.known.as_ref().is_some_and(|known| known.identity == identity);
         let is_bad = seen.bad.as_ref().is_some_and(|(bad, _)| *bad == identity);
-        !is_known && !is_bad && seen.odd != Some(Stamp::of(&found))
+        let is_odd = |odd: Stamp| self.named().is_some_and(|found| Stamp::of(&found) == odd);
+        !is_known && !is_bad && !seen.odd.is_some_and(is_odd)
     }
 
     /// What has the name now.
@@ -159,7 +160,7 @@ impl SharedFile {
                 return Err(wrong(e));
             }
         };
-        let identity = Identity::of(&file.metadata().map_err(wrong)?);
+        let identity = Identity::of_open(&file).map_err(wrong)?;
         let known =
             lock(&self.seen).known.as_ref().filter(|k| k.identity == identity).map(|k| k.sum);
         if known.is_some() && same == Same::Stays {
@@ -194,7 +195,7 @@ impl SharedFile {
         self.is_behind.store(true, Ordering::Relaxed);
         let file = replace(&place(&self.path), text)?;
         self.is_behind.store(false, Ordering::Relaxed);
-        let identity = Identity::of(&file.metadata()?);
+        let identity = Identity::of_open(&file)?;
         let known = Some(Known { identity, sum: crc32c(text), _file: Pinned::new(file) });
         *lock(&self.seen) = Seen { known, ..Seen::default() };
         Ok(())
@@ -306,7 +307,7 @@ pub(crate) fn place(path: &Path) -> PathBuf {
 
 /// Whether both names lead to one file, or would.
 pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
-    let found = |path: &Path| std::fs::metadata(path).map(|found| Identity::of(&found)).ok();
+    let found = |path: &Path| Identity::at(path).ok();
     let is_one = |a: &Path, b: &Path| a == b || found(a).is_some_and(|a| found(b) == Some(a));
     let (a, b) = (&*place(a), &*place(b));
     // One that is not there yet is known by its folder.

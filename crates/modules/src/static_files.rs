@@ -77,12 +77,12 @@ fn answer(r: &mut Request, path: &[u8]) -> Flow {
 /// nginx's status and log level for a file that cannot be opened.
 pub fn open_error(r: &mut Request, path: &[u8], e: &io::Error) -> Flow {
     use io::ErrorKind as K;
-    const ELOOP: i32 = 40;
-    let (level, status) = match (e.kind(), e.raw_os_error()) {
-        (K::NotFound | K::NotADirectory | K::InvalidFilename | K::InvalidInput, _) => {
+    let (level, status) = match e.kind() {
+        K::NotFound | K::NotADirectory | K::InvalidFilename | K::InvalidInput => {
             (LogLevel::Error, 404)
         }
-        (K::PermissionDenied, _) | (_, Some(ELOOP)) => (LogLevel::Error, 403),
+        K::PermissionDenied => (LogLevel::Error, 403),
+        _ if weir_runtime::beneath::is_refusal(e) => (LogLevel::Error, 403),
         _ => (LogLevel::Crit, 500),
     };
     if status != 404 || *r.loc().core.log_not_found {

@@ -1,8 +1,5 @@
 //! A path opened component by component, so that no symbolic link leads elsewhere
 //! (`disable_symlinks`): what was looked at is what is opened.
-//!
-//! Windows: a link is a reparse point, which a component that is opened as itself
-//! (`FILE_FLAG_OPEN_REPARSE_POINT`) shows.
 
 use rustix::fs::{fstat, openat, statat, AtFlags, FileType, Mode, OFlags, CWD};
 use rustix::io::Errno;
@@ -21,6 +18,11 @@ pub enum Links {
 const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// A pipe must not make the worker wait for its writer.
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
+/// Whether that is what a link has that was not to be followed (`ELOOP`).
+pub fn is_refusal(e: &io::Error) -> bool {
+    e.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+}
 
 /// Opens for reading; the first `trusted` bytes of the path are not looked at.
 pub fn open(path: &[u8], trusted: usize, links: Links) -> io::Result<File> {

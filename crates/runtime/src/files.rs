@@ -27,7 +27,7 @@ pub struct Stamp {
     owner: (u32, u32),
 }
 
-/// Which file it is, whatever its name. Windows: when it was made, in steps of 100 ns.
+/// Which file it is, whatever its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     device: u64,
@@ -72,10 +72,60 @@ impl Identity {
         Identity { device: m.dev(), inode: m.ino() }
     }
 
+    /// Windows, where the system does not say it unasked: when it was made, in steps of 100 ns.
     #[cfg(not(unix))]
     pub fn of(m: &Metadata) -> Identity {
         let (secs, nsec) = since(m.created());
         Identity { device: 0, inode: secs as u64 * 10_000_000 + nsec as u64 / 100 }
+    }
+
+    /// Of an open file.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    #[cfg(not(windows))]
+    pub fn of_open(file: &File) -> io::Result<Identity> {
+        Ok(Identity::of(&file.metadata()?))
+    }
+
+    /// The system's number of it, not when it was made: a new file of an old name may have the old one's time. Without the
+    /// volume's number, which wine does not know of a file that was renamed.
+    #[cfg(windows)]
+    pub fn of_open(file: &File) -> io::Result<Identity> {
+        use std::os::windows::io::AsRawHandle;
+        use windows_sys::Win32::Storage::FileSystem::{
+            GetFileInformationByHandle, BY_HANDLE_FILE_INFORMATION,
+        };
+        let mut info = BY_HANDLE_FILE_INFORMATION::default();
+        // SAFETY: a handle that is open, and a value of this frame that the call fills.
+        match unsafe { GetFileInformationByHandle(file.as_raw_handle(), &mut info) } {
+            0 => Err(io::Error::last_os_error()),
+            _ => {
+                let (high, low) = (u64::from(info.nFileIndexHigh), u64::from(info.nFileIndexLow));
+                Ok(Identity { device: 0, inode: high << 32 | low })
+            }
+        }
+    }
+
+    /// Of what has that name.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    #[cfg(not(windows))]
+    pub fn at(path: &Path) -> io::Result<Identity> {
+        Ok(Identity::of(&std::fs::metadata(path)?))
+    }
+
+    #[cfg(windows)]
+    pub fn at(path: &Path) -> io::Result<Identity> {
+        use std::os::windows::fs::OpenOptionsExt;
+        use windows_sys::Win32::Storage::FileSystem::FILE_FLAG_BACKUP_SEMANTICS;
+        let mut look = OpenOptions::new();
+        // Neither to be read nor to be written, so that nobody's hold on it is in the way; folders as well.
+        look.access_mode(0).custom_flags(FILE_FLAG_BACKUP_SEMANTICS);
+        Identity::of_open(&look.open(path)?)
     }
 
     /// Enough where all files are of one file system.
@@ -144,29 +194,8 @@ pub fn look_up(path: &Path) -> io::Result<Named> {
 }
 
 /// Whether the open file is the one that has this name now.
-#[cfg(windows)]
 pub fn is_named(file: &File, path: &Path) -> bool {
-    use std::os::windows::fs::OpenOptionsExt;
-    use std::os::windows::io::AsRawHandle;
-    use windows_sys::Win32::Storage::FileSystem::{
-        GetFileInformationByHandle, BY_HANDLE_FILE_INFORMATION, FILE_FLAG_BACKUP_SEMANTICS,
-    };
-    // Not when it was made: the system lets a new file of an old name have the old one's time.
-    let of = |file: &File| {
-        let mut info = BY_HANDLE_FILE_INFORMATION::default();
-        // SAFETY: a handle that is open, and a value of this frame that the call fills.
-        let done = unsafe { GetFileInformationByHandle(file.as_raw_handle(), &mut info) };
-        (done != 0).then_some((info.dwVolumeSerialNumber, info.nFileIndexHigh, info.nFileIndexLow))
-    };
-    let there =
-        OpenOptions::new().access_mode(0).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path);
-    there.is_ok_and(|there| of(file).is_some() && of(file) == of(&there))
-}
-
-#[cfg(not(windows))]
-pub fn is_named(file: &File, path: &Path) -> bool {
-    let of = |m: io::Result<Metadata>| m.map(|m| Identity::of(&m));
-    matches!((of(file.metadata()), of(std::fs::metadata(path))), (Ok(a), Ok(b)) if a == b)
+    matches!((Identity::of_open(file), Identity::at(path)), (Ok(a), Ok(b)) if a == b)
 }
 
 /// When the text changed, in seconds since 1970.

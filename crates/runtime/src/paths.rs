@@ -20,12 +20,9 @@ pub fn path(bytes: &[u8]) -> Cow<'_, Path> {
 
 #[cfg(not(unix))]
 pub fn path(bytes: &[u8]) -> Cow<'_, Path> {
-    if !names::is_plain(bytes) {
-        return Path::new(NO_NAME).into();
-    }
-    match String::from_utf8_lossy(bytes) {
-        Cow::Borrowed(text) => Path::new(text).into(),
-        Cow::Owned(text) => std::path::PathBuf::from(text).into(),
+    match std::str::from_utf8(bytes) {
+        Ok(text) if names::is_plain(bytes) => Path::new(text).into(),
+        _ => Path::new(NO_NAME).into(),
     }
 }
 

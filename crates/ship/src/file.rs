@@ -47,7 +47,7 @@ struct Writer {
 fn mark(file: &File) -> io::Result<[u8; 16]> {
     let metadata = file.metadata()?;
     let mut mark = [0; 16];
-    mark[..8].copy_from_slice(&files::Identity::of(&metadata).inode().to_le_bytes());
+    mark[..8].copy_from_slice(&files::Identity::of_open(file)?.inode().to_le_bytes());
     mark[8..].copy_from_slice(&metadata.len().to_le_bytes());
     Ok(mark)
 }

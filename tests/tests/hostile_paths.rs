@@ -1,0 +1,237 @@
+//! Names that a system may take for another file's than they say: none of them leads to what a rule keeps from clients,
+//! and nothing is made, changed or removed by them. Windows has most of these traps; they lead nowhere else either.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use weir_tests::{is_windows, Server, Setup};
+
+/// Nobody is to read it, and everything that is kept from clients has it.
+const SECRET: &str = "nobody reads this";
+
+fn setup() -> Setup {
+    Setup::new(
+        r#"events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/root;
+            location / { autoindex on; }
+            location = /secret.txt { deny all; }
+            location ~ \.(php|key)$ { return 403; }
+            location ~ /\.ht { deny all; }
+            location ^~ /admin/ { deny all; }
+            location ^~ /.git/ { return 404; }
+            location /files/ { dav_methods PUT DELETE MKCOL COPY MOVE; create_full_put_path on; }
+            location /kept/ { alias %%DIR%%/root/admin/none/; } } }"#,
+    )
+    .file("root/index.html", "index")
+    .file("root/secret.txt", SECRET)
+    .file("root/long name of a secret.php", SECRET)
+    .file("root/longfilename.php", SECRET)
+    .file("root/server.key", SECRET)
+    .file("root/.htaccess", SECRET)
+    .file("root/.git/config", SECRET)
+    .file("root/admin/index.html", SECRET)
+    .file("root/admin/page.txt", SECRET)
+    .file("root/files/own.txt", "own")
+    .file("outside.txt", SECRET)
+}
+
+/// What stands for the name of something that is kept, behind which each of the endings below is put.
+const KEPT: [&str; 8] = [
+    "/secret.txt",
+    "/longfilename.php",
+    "/server.key",
+    "/.htaccess",
+    "/.git/config",
+    "/admin/page.txt",
+    "/admin/index.html",
+    "/long%20name%20of%20a%20secret.php",
+];
+
+const ENDINGS: [&str; 17] = [
+    "::$DATA",
+    "::$data",
+    "%3A%3A$DATA",
+    ":$DATA",
+    ":stream",
+    ":stream:$DATA",
+    ":",
+    ".",
+    "..",
+    "%2e",
+    "%20",
+    "%20%20",
+    ".%20.",
+    "%00",
+    "%00.html",
+    "%5c",
+    "/.",
+];
+
+/// Ways that go round a name, or out of the folder.
+const WAYS: [&str; 60] = [
+    "/admin./page.txt",
+    "/admin%20/page.txt",
+    "/admin../page.txt",
+    "/admin.../page.txt",
+    "/admin.%20/page.txt",
+    "/admin::$INDEX_ALLOCATION/page.txt",
+    "/admin:$I30:$INDEX_ALLOCATION/page.txt",
+    "/admin%5cpage.txt",
+    "/admin%5c%2e%2e%5csecret.txt",
+    "/files%5c..%5cadmin%5cpage.txt",
+    "/files/..%5cadmin%5cpage.txt",
+    "/files/..%5c..%5coutside.txt",
+    "/..%5coutside.txt",
+    "/%5c..%5coutside.txt",
+    "/..%2foutside.txt",
+    "/%2e%2e/outside.txt",
+    "/%2e%2e%2foutside.txt",
+    "/%2e%2e%5coutside.txt",
+    "/....//outside.txt",
+    "/.../outside.txt",
+    "/..%c0%afoutside.txt",
+    "/..%c1%9coutside.txt",
+    "/..%e0%80%afoutside.txt",
+    "/%c0%ae%c0%ae/outside.txt",
+    "/%uff0e%uff0e/outside.txt",
+    "/%ef%bc%8e%ef%bc%8e/outside.txt",
+    "/%252e%252e/outside.txt",
+    "/%252e%252e%255coutside.txt",
+    "/kept/../page.txt",
+    "/kept/..%5cpage.txt",
+    "/kept/%2e%2e/page.txt",
+    "/SECRET~1.TXT",
+    "/secret~1.txt",
+    "/LONGFI~1.PHP",
+    "/longfi~1.php",
+    "/LONGNA~1.PHP",
+    "/longna~1.php",
+    "/HTACCE~1",
+    "/HTA~1",
+    "/GIT~1/config",
+    "/git~1/CONFIG",
+    "/ADMIN~1/page.txt",
+    "/c:/windows/win.ini",
+    "/C:%5cwindows%5cwin.ini",
+    "/%5c%5c.%5cc:",
+    "/%5c%5c%3f%5cc:%5cwindows%5cwin.ini",
+    "/%5c%5c127.0.0.1%5cc$%5cwindows%5cwin.ini",
+    "/file:///c:/windows/win.ini",
+    "/secret.tx%3f",
+    "/secret.*",
+    "/secret%3c",
+    "/secret%3e%3e%3e%3e",
+    "/sec%22ret",
+    "/sec%3c%3c.txt",
+    "/*.php",
+    "/server.%6bey%00",
+    "/secret.txt%0a",
+    "/secret.txt%0d%0a",
+    "/secret.txt%1f",
+    "/secret.txt%7c",
+];
+
+const DEVICES: [&str; 20] = [
+    "con",
+    "CON",
+    "con.txt",
+    "prn",
+    "aux",
+    "AUX.html",
+    "nul",
+    "NUL.txt",
+    "nul.tar.gz",
+    "com1",
+    "COM9",
+    "com1.txt",
+    "lpt1",
+    "LPT9.x",
+    "conin$",
+    "CONOUT$",
+    "con%20.txt",
+    "com%c2%b9",
+    "lpt%c2%b3.txt",
+    "nul%20",
+];
+
+/// What is in a folder, and in those below it.
+fn tree(folder: &Path, all: &mut BTreeMap<String, String>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        let text = match path.is_dir() {
+            true => {
+                tree(&path, all);
+                String::new()
+            }
+            false => std::fs::read_to_string(&path).unwrap_or_default(),
+        };
+        all.insert(path.display().to_string(), text);
+    }
+}
+
+fn all(server: &Server) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    tree(&server.dir().join("root"), &mut all);
+    all
+}
+
+fn ask(server: &Server, method: &str, path: &str, fields: &str) -> (u16, String) {
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
+    let answer = String::from_utf8_lossy(&server.raw(head.as_bytes())).into_owned();
+    let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok());
+    (status.unwrap_or_else(|| panic!("no answer to {method} {path}: {answer:?}")), answer)
+}
+
+#[test]
+fn nothing_that_is_kept_is_read() {
+    let server = setup().start();
+    for path in KEPT {
+        let (status, answer) = ask(&server, "GET", path, "");
+        assert!(matches!(status, 403 | 404) && !answer.contains(SECRET), "{path}: {answer}");
+    }
+    let endings = KEPT.iter().flat_map(|path| ENDINGS.map(|ending| format!("{path}{ending}")));
+    let devices = DEVICES.iter().flat_map(|name| [format!("/{name}"), format!("/files/{name}")]);
+    let mut asked = 0;
+    for path in endings.chain(devices).chain(WAYS.map(String::from)) {
+        let (status, answer) = ask(&server, "GET", &path, "");
+        assert!(!answer.contains(SECRET) && !answer.contains("[fonts]"), "{path}: {answer}");
+        // No device and no drive is opened, and nothing of that is the server's fault.
+        assert!(matches!(status, 301 | 400 | 403 | 404 | 414), "{path}: {answer}");
+        asked += 1;
+    }
+    assert!(asked > 200, "{asked}");
+    assert_eq!(server.get("/index.html").text(), "index");
+    assert!(!server.error_log().contains("[crit]"), "{}", server.error_log());
+}
+
+/// Below a folder whose files may be changed: on Windows none of these names is taken, elsewhere some are a file's there.
+#[test]
+fn nothing_else_is_changed() {
+    let server = setup().start();
+    let before = all(&server);
+    let ways = ["own.txt::$DATA", "own.txt:x", "own.txt.", "own.txt%20", "own~1.txt", "a%5cb"];
+    let ways = ways.into_iter().chain(DEVICES).map(|way| format!("/files/{way}"));
+    let ways = ways.chain(WAYS.iter().map(|way| format!("/files{way}")));
+    let mut asked = 0;
+    for path in ways {
+        let to_it = format!("Destination: {path}\r\n");
+        for (method, path, fields) in [
+            ("PUT", &*path, "Content-Length: 0\r\n"),
+            ("DELETE", &path, ""),
+            ("MKCOL", &path, ""),
+            ("MOVE", &path, "Destination: /files/moved\r\n"),
+            ("COPY", "/files/own.txt", &to_it),
+        ] {
+            let (status, answer) = ask(&server, method, path, fields);
+            let is_refused = (400..=415).contains(&status);
+            assert!(is_refused || !is_windows(), "{method} {path} {fields}: {answer}");
+            asked += 1;
+        }
+    }
+    assert!(asked > 400, "{asked}");
+    let mut after = all(&server);
+    if !is_windows() {
+        let files = server.dir().join("root/files/").display().to_string();
+        after.retain(|path, _| !path.starts_with(&files) || before.contains_key(path));
+    }
+    assert_eq!(after, before);
+    assert_eq!(std::fs::read_to_string(server.dir().join("outside.txt")).unwrap(), SECRET);
+}
