@@ -77,6 +77,25 @@ pub(crate) fn is_alive(pid: u32) -> Option<bool> {
     Some(tell(&asked_for(pid)?, "-alive", pid).is_some())
 }
 
+/// Where the system has a shell, which beside the program of events is one for the tests' own scripts.
+const SHELL: &str = "/bin/sh";
+
+/// A text with that shell in the other's place.
+pub fn with_shell(text: String) -> String {
+    match program() {
+        Some(events) => text.replace(SHELL, &events.with_file_name("sh.exe").display().to_string()),
+        None => text,
+    }
+}
+
+/// A line of the shell's as code has it for `ngx.pipe`: there a line is for that system's own.
+pub fn line_in_lua(line: &str) -> String {
+    match is_asked() {
+        true => format!("{{ \"sh\", \"-c\", {line} }}"),
+        false => line.to_owned(),
+    }
+}
+
 /// The number that the server of that set-up has itself, if it is one of Windows'.
 pub(crate) fn own_pid(setup: &Setup) -> Option<u32> {
     program()?;
@@ -96,12 +115,12 @@ fn pid_file(setup: &Setup) -> PathBuf {
 
 /// Whether it is the binary to be tested. There it stays at its console, whatever `daemon` says; and what is told to end
 /// where nobody looks at how it ends may be killed, as asking takes long.
-pub(crate) fn is_asked() -> bool {
+pub fn is_asked() -> bool {
     program().is_some()
 }
 
 /// What it says there otherwise: the system's own words and numbers, and the drive that a path of Linux' has for it.
-const SAYS: [(&str, &str); 12] = [
+const SAYS: [(&str, &str); 13] = [
     ("(2: File not found)", "(2: No such file or directory)"),
     ("(3: Path not found)", "(2: No such file or directory)"),
     ("(5: Access denied)", "(13: Permission denied)"),
@@ -114,6 +133,8 @@ const SAYS: [(&str, &str); 12] = [
     ("(10061: Connection refused)", "(111: Connection refused)"),
     ("80000003:system library::Path", "80000002:system library::File"),
     ("system library::File not found", "system library::No such file or directory"),
+    // As one that is killed ends.
+    (" exited with code 137", " exited on signal 9"),
     (".lua: File not found", ".lua: No such file or directory"),
 ];
 
