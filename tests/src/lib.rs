@@ -48,7 +48,7 @@ pub use server::{
 };
 pub use setup::{free_port, Setup};
 pub use tools::skip;
-pub use windows::{is_asked as is_windows, printed};
+pub use windows::{is_asked as is_windows, line_in_lua, printed, with_shell};
 
 use std::time::{Duration, Instant};
 

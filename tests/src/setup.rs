@@ -65,7 +65,7 @@ impl Setup {
                 text = text.replace(&place, &port.to_string());
             }
         }
-        text
+        crate::windows::with_shell(text)
     }
 
     /// Replaces `%%NAME%%`.

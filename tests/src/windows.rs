@@ -100,6 +100,25 @@ pub(crate) fn is_served(dir: &Path) -> bool {
     names.any(|name| std::fs::read_to_string(name).is_ok_and(|name| name.trim_end() == "inquiries"))
 }
 
+/// Where the system has a shell, which beside the program of events is one for the tests' own scripts.
+const SHELL: &str = "/bin/sh";
+
+/// A text with that shell in the other's place.
+pub fn with_shell(text: String) -> String {
+    match program() {
+        Some(events) => text.replace(SHELL, &events.with_file_name("sh.exe").display().to_string()),
+        None => text,
+    }
+}
+
+/// A line of the shell's as code has it for `ngx.pipe`: there a line is for that system's own.
+pub fn line_in_lua(line: &str) -> String {
+    match is_asked() {
+        true => format!("{{ \"sh\", \"-c\", {line} }}"),
+        false => line.to_owned(),
+    }
+}
+
 /// The number that the server of that set-up has itself, if it is one of Windows'.
 pub(crate) fn own_pid(setup: &Setup) -> Option<u32> {
     program()?;
@@ -124,7 +143,7 @@ pub fn is_asked() -> bool {
 }
 
 /// What it says there otherwise: the system's own words and numbers, and the drive that a path of Linux' has for it.
-const SAYS: [(&str, &str); 12] = [
+const SAYS: [(&str, &str); 13] = [
     ("(2: File not found)", "(2: No such file or directory)"),
     ("(3: Path not found)", "(2: No such file or directory)"),
     ("(5: Access denied)", "(13: Permission denied)"),
@@ -137,6 +156,8 @@ const SAYS: [(&str, &str); 12] = [
     ("(10061: Connection refused)", "(111: Connection refused)"),
     ("80000003:system library::Path", "80000002:system library::File"),
     ("system library::File not found", "system library::No such file or directory"),
+    // As one that is killed ends.
+    (" exited with code 137", " exited on signal 9"),
     (".lua: File not found", ".lua: No such file or directory"),
 ];
 

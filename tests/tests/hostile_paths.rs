@@ -211,7 +211,7 @@ fn nothing_else_is_changed() {
     let ways = ways.into_iter().chain(DEVICES).map(|way| format!("/files/{way}"));
     // Those that are a plain name here, whatever another program may make of it.
     let is_plain = |way: &&str| ["/kept/", "%25", "%ef"].iter().any(|part| way.contains(part));
-    let odd = WAYS.into_iter().filter(|way| !is_plain(&way));
+    let odd = WAYS.into_iter().filter(|way| !is_plain(way));
     let ways = ways.chain(odd.map(|way| format!("/files{way}")));
     let mut asked = 0;
     for path in ways {

@@ -73,6 +73,10 @@ int main(int count, char **words) {
 }
 ";
 
+/// Programs that the tests start on any Linux, all of them in one, by their names: found beside the server's.
+const TOOLS: &str = include_str!("windows/tools.c");
+const TOOL_NAMES: [&str; 6] = ["sh", "cat", "env", "sleep", "true", "yes"];
+
 pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     if let Some(text) = missing() {
         return Err(text);
@@ -164,6 +168,11 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     fs::copy(&built, &program).map_err(|e| format!("{}: {e}", built.display()))?;
     compiled(&folder, "random.c", RANDOM, &["-shared", "-o", "bcryptprimitives.dll"])?;
     compiled(&folder, "events.c", EVENTS, &["-o", "events.exe"])?;
+    compiled(&folder, "tools.c", TOOLS, &["-o", "tools.exe"])?;
+    for name in TOOL_NAMES {
+        let tool = folder.join(name).with_extension("exe");
+        fs::copy(folder.join("tools.exe"), &tool).map_err(failed)?;
+    }
     Ok(program)
 }
 

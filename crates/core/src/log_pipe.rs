@@ -11,7 +11,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use weir_runtime::clock;
+use weir_runtime::{clock, process};
 
 /// What may wait for a reader, besides what the kernel's pipe holds.
 const QUEUE_MAX_BYTES: usize = 1024 * 1024;
@@ -20,6 +20,11 @@ const IDLE: Duration = Duration::from_secs(10);
 
 /// Whether this process serves: one that only starts others forks, and threads do not survive that.
 static SERVES: AtomicBool = AtomicBool::new(false);
+
+/// Whether there may be threads. Where nothing forks there may at any time.
+fn may_have_threads() -> bool {
+    process::IS_TOLD || has_threads()
+}
 
 /// From now on pipes are written by threads.
 pub fn begin_threads() {
@@ -59,7 +64,7 @@ impl Pipe {
 
     /// Has text written in its turn, or counts its lines as dropped.
     pub(crate) fn write(self: &Arc<Self>, file: Arc<File>, text: &[u8]) -> std::io::Result<()> {
-        if !SERVES.load(Ordering::Relaxed) {
+        if !may_have_threads() {
             // A pipe that the master has opened does not wait: a line fits whole, or is lost.
             let written = (&*file).write_all(text);
             return written.inspect_err(|_| self.lock().dropped += lines(text));

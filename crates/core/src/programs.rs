@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use weir_runtime::process::{self, Exit};
-use weir_runtime::programs::{pipe, Unread};
+use weir_runtime::programs::{may_be_started, pipe, Unread};
 use weir_runtime::signals::{self, Signal};
 use weir_runtime::{clock, files, paths};
 
@@ -64,13 +64,13 @@ pub(crate) fn is_program(name: &Path) -> bool {
 
 /// The log's name: the same for the same words.
 pub(crate) fn name(words: &[Vec<u8>]) -> PathBuf {
-    paths::path(&[PREFIX, &words.join(&b' ')].concat()).into_owned()
+    paths::word(&[PREFIX, &words.join(&b' ')].concat()).into()
 }
 
 fn words(name: &Path) -> Vec<OsString> {
     let text = paths::bytes(name).strip_prefix(PREFIX).unwrap_or_default();
     let words = text.split(|b| *b == b' ').filter(|w| !w.is_empty());
-    words.map(|w| paths::path(w).into_owned().into_os_string()).collect()
+    words.map(paths::word).collect()
 }
 
 /// What a start would find, as far as may be seen.
@@ -80,7 +80,9 @@ pub(crate) fn could_run(name: &Path) -> std::io::Result<()> {
     let program = words.first().ok_or(std::io::ErrorKind::InvalidInput)?;
     match std::fs::metadata(program) {
         Ok(m) if m.is_dir() => Err(files::is_a_directory()),
-        Ok(m) if !files::is_executable(&m) => Err(std::io::Error::other("it cannot be executed")),
+        Ok(m) if !may_be_started(program.as_ref(), &m) => {
+            Err(std::io::Error::other("it cannot be executed"))
+        }
         Err(e) if e.kind() != PermissionDenied => Err(e),
         _ => Ok(()),
     }

@@ -71,7 +71,7 @@ pub fn log_path(cf: &mut Cf, d: &Directive, name: &[u8]) -> ConfResult<PathBuf> 
     match words.first().map(Vec::as_slice) {
         None => Err(d.bad(0, "no command in \"pipe:\"")),
         Some(b"rollback") => rolled(cf, d, &words[1..]),
-        Some(program) if !program.contains(&b'/') => {
+        Some(program) if !program.contains(&b'/') && !paths::is_whole(program) => {
             let mut e = d.bad(0, "the program of a log has no path");
             e.hint = Some("write the whole path, as in \"pipe:/usr/bin/logger -t web\": no shell runs it, and PATH is not searched".into());
             Err(e)

@@ -324,5 +324,5 @@ impl Drop for Loop {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;

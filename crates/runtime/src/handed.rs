@@ -95,7 +95,7 @@ impl Message {
         let mut paths = Vec::new();
         for _ in 0..count {
             let len = number(take(8)?)?;
-            paths.push(crate::paths::path(take(len)?).into_owned());
+            paths.push(crate::paths::word(take(len)?).into());
         }
         Some(Message { kind, listeners, paths, bundle: rest.to_vec() })
     }

@@ -100,6 +100,7 @@ impl Thread {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicI32, Ordering};

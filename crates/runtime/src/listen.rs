@@ -622,6 +622,7 @@ impl Acceptor {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@
 mod names;
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// The path that the bytes name: on Unix just these.
@@ -24,6 +24,17 @@ pub fn path(bytes: &[u8]) -> Cow<'_, Path> {
         Ok(text) if names::is_plain(bytes) => Path::new(text).into(),
         _ => Path::new(NO_NAME).into(),
     }
+}
+
+/// A word that may be no path, of a program's line: the same bytes, whatever they would name.
+#[cfg(unix)]
+pub fn word(bytes: &[u8]) -> OsString {
+    path(bytes).into_owned().into_os_string()
+}
+
+#[cfg(not(unix))]
+pub fn word(bytes: &[u8]) -> OsString {
+    String::from_utf8_lossy(bytes).into_owned().into()
 }
 
 /// No file has such a name: whoever opens it is told so.

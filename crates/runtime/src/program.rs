@@ -1,5 +1,8 @@
 //! What programs are started by, and why they are not, on every system.
 
+#[cfg(any(windows, test))]
+pub(crate) mod words;
+
 use std::io;
 
 /// What is to be started.

@@ -1,39 +1,45 @@
 //! Programs that read what this process writes: each has the end of a pipe as its standard input and
 //! nothing else of this process's open but its standard output.
 //!
-//! Windows: `std` has pipes and processes there too; a pipe is written by waiting, and whether it is read
-//! to its end is not asked.
+//! Windows: writing waits for room, which a thread does for whoever serves; what is left is asked there too.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, PipeReader};
 use std::path::Path;
+#[cfg(unix)]
 use std::process::{Command, Stdio};
 
 /// What has been written to a program, until that takes it.
 #[derive(Debug)]
-pub struct Unread(PipeReader);
+pub struct Unread(PipeReader, #[cfg(windows)] crate::windows::pipes::Left);
 
 /// A pipe: its end for the program, and the one to write to. Neither is inherited by a program that is
 /// started, and writing does not wait for room.
+#[cfg(unix)]
 pub fn pipe() -> io::Result<(Unread, File)> {
     let (reader, writer) = io::pipe()?;
-    let writer = into_file(writer);
-    #[cfg(unix)]
-    {
-        let flags = rustix::fs::fcntl_getfl(&writer)?;
-        rustix::fs::fcntl_setfl(&writer, flags | rustix::fs::OFlags::NONBLOCK)?;
-    }
+    let writer = File::from(std::os::fd::OwnedFd::from(writer));
+    let flags = rustix::fs::fcntl_getfl(&writer)?;
+    rustix::fs::fcntl_setfl(&writer, flags | rustix::fs::OFlags::NONBLOCK)?;
     Ok((Unread(reader), writer))
 }
 
+#[cfg(windows)]
+pub fn pipe() -> io::Result<(Unread, File)> {
+    let (reader, writer) = crate::windows::pipes::waiting()?;
+    Ok((Unread(reader, Default::default()), writer))
+}
+
+/// Whether a file could be started, as far as it says. Windows: by the end of its name.
 #[cfg(unix)]
-fn into_file(writer: io::PipeWriter) -> File {
-    std::os::fd::OwnedFd::from(writer).into()
+pub fn may_be_started(_: &Path, meta: &Metadata) -> bool {
+    crate::files::is_executable(meta)
 }
 
 #[cfg(windows)]
-fn into_file(writer: io::PipeWriter) -> File {
-    std::os::windows::io::OwnedHandle::from(writer).into()
+pub fn may_be_started(path: &Path, _: &Metadata) -> bool {
+    let ending = path.extension().unwrap_or_default();
+    ["exe", "com"].iter().any(|known| ending.eq_ignore_ascii_case(known))
 }
 
 impl Unread {
@@ -50,11 +56,12 @@ impl Unread {
         })
     }
 
-    #[cfg(not(unix))]
+    #[cfg(windows)]
     pub fn start(&self, program: &Path, arguments: &[std::ffi::OsString]) -> io::Result<i32> {
-        Ok(self.command(program, arguments)?.spawn()?.id() as i32)
+        crate::windows::start_reader(&self.0, program, arguments)
     }
 
+    #[cfg(unix)]
     fn command(&self, program: &Path, arguments: &[std::ffi::OsString]) -> io::Result<Command> {
         let mut command = Command::new(program);
         command.args(arguments).stdin(self.0.try_clone()?).stderr(Stdio::null());
@@ -77,9 +84,9 @@ impl Unread {
         usize::try_from(bytes).ok()
     }
 
-    #[cfg(not(unix))]
+    #[cfg(windows)]
     pub fn left(&self) -> Option<usize> {
-        None
+        self.1.of(&self.0)
     }
 
     /// Has the pipe hold so many bytes; the system may take more.

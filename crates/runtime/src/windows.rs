@@ -9,12 +9,16 @@ pub mod handover;
 pub mod inquiry;
 pub(crate) mod lent;
 pub mod packets;
+pub(crate) mod pipes;
 pub mod process;
 pub mod service;
 pub mod signals;
 pub mod sockets;
+pub(crate) mod start;
 pub mod title;
 pub mod trusted;
+
+pub(crate) use family::start_reader;
 
 /// What the system has no call for.
 fn unsupported<T>() -> std::io::Result<T> {

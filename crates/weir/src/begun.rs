@@ -13,7 +13,7 @@ use std::io;
 use std::path::PathBuf;
 use weir_conf::{BundleLoader, Sources};
 use weir_core::logger::{self, LogLevel};
-use weir_core::os_text;
+use weir_core::{os_text, programs};
 use weir_module::Mode;
 use weir_runtime::handed::{Kind, Message};
 use weir_runtime::packets::Packets;
@@ -66,6 +66,7 @@ fn take(message: &Message, fds: Vec<OwnedFd>) {
 
 /// Serves until it is told to end.
 pub fn serve(paths: &Paths, link: &UnixStream) -> Result<(), String> {
+    programs::leave();
     let failed = |e: io::Error| format!("the master process says nothing ({})", os_text(&e));
     let (message, fds) = loop {
         let (body, fds) = handover::receive(link).map_err(failed)?;

@@ -5,18 +5,23 @@
 use super::handover::{self, End, Inbox, Outbox};
 use super::signals::{self, Signal};
 use super::sockets::{OwnedFd, UnixStream};
+use super::start::{self, Launch};
+use crate::paths;
 use crate::process::{Exit, Started};
-use std::ffi::c_void;
+use crate::program::words;
+use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, PipeReader};
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use windows_sys::Win32::Foundation::{HANDLE, WAIT_TIMEOUT};
-use windows_sys::Win32::System::Console::{GetStdHandle, SetStdHandle, STD_INPUT_HANDLE};
+use windows_sys::Win32::Foundation::WAIT_TIMEOUT;
+use windows_sys::Win32::System::Console::{
+    GetStdHandle, SetStdHandle, STD_ERROR_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE,
+};
 use windows_sys::Win32::System::Threading::{
-    GetExitCodeProcess, OpenProcess, TerminateProcess, WaitForSingleObject, INFINITE,
-    PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE,
+    GetExitCodeProcess, OpenProcess, TerminateProcess, WaitForSingleObject,
+    CREATE_NEW_PROCESS_GROUP, INFINITE, PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE,
 };
 
 /// What a process of this program was started for, and by whom: `serves 123`.
@@ -119,6 +124,8 @@ pub(crate) fn handed() -> Option<(Vec<u8>, Vec<OwnedFd>)> {
 struct Child {
     pid: u32,
     process: OwnedHandle,
+    /// It is another program, which knows of no events.
+    is_other: bool,
     /// What it is told by is there before it is, so that nothing said early is lost.
     _events: Vec<OwnedHandle>,
 }
@@ -129,75 +136,70 @@ fn children() -> MutexGuard<'static, Vec<Child>> {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As in winnt.h: the limits of a job, of which the flags alone are set.
-#[derive(Default)]
-#[repr(C)]
-struct Limits {
-    times: [i64; 2],
-    flags: u32,
-    sizes: [usize; 2],
-    processes: u32,
-    affinity: usize,
-    classes: [u32; 2],
-    counts: [u64; 6],
-    memory: [usize; 4],
-}
-
-const EXTENDED_LIMITS: i32 = 9;
-const KILL_ON_JOB_CLOSE: u32 = 0x2000;
-
-#[link(name = "kernel32")]
-unsafe extern "system" {
-    fn CreateJobObjectW(rights: *const c_void, name: *const u16) -> HANDLE;
-    fn SetInformationJobObject(job: HANDLE, what: i32, value: *const Limits, bytes: u32) -> i32;
-    fn AssignProcessToJobObject(job: HANDLE, process: HANDLE) -> i32;
-}
-
 /// What ends with this process.
 fn job() -> Option<&'static OwnedHandle> {
     static JOB: OnceLock<Option<OwnedHandle>> = OnceLock::new();
-    let make = || {
-        let limits = Limits { flags: KILL_ON_JOB_CLOSE, ..Limits::default() };
-        let bytes = size_of::<Limits>() as u32;
-        // SAFETY: no name and no rights; the handle is nobody else's, and the value is what that setting takes.
-        unsafe {
-            let job = CreateJobObjectW(std::ptr::null(), std::ptr::null());
-            if job.is_null() {
-                return None;
-            }
-            let own = OwnedHandle::from_raw_handle(job);
-            let done = SetInformationJobObject(job, EXTENDED_LIMITS, &limits, bytes);
-            (done != 0).then_some(own)
-        }
-    };
-    JOB.get_or_init(make).as_ref()
+    JOB.get_or_init(|| start::job().ok()).as_ref()
 }
 
 /// Starts this program again with the same words.
-fn start(what: &str, input: Stdio) -> io::Result<i32> {
+fn start(what: &str, input: PipeReader) -> io::Result<i32> {
     let program = std::env::current_exe()?;
-    let mut command = Command::new(program);
-    command.args(super::title::arguments().iter().skip(1));
-    command.env(VARIABLE, format!("{what} {}", std::process::id())).stdin(input);
-    let child = command.spawn()?;
-    let pid = child.id();
-    let process = OwnedHandle::from(child);
-    if what == SERVES || crate::service::is_main() {
+    let name = paths::bytes(&program);
+    let own = super::title::arguments().iter().skip(1).map(paths::bytes);
+    let arguments: Vec<&[u8]> = std::iter::once(name).chain(own).collect();
+    let origin = format!("{VARIABLE}={what} {}", std::process::id());
+    let launch = Launch {
+        file: &program,
+        line: words::line(&arguments)?,
+        variables: start::variables(true, &[origin.as_bytes()])?,
+        ends: [
+            input.as_raw_handle(),
+            start::standard(STD_OUTPUT_HANDLE),
+            start::standard(STD_ERROR_HANDLE),
+        ],
+        flags: 0,
         // Without it a serving process still sees the end of its pipe.
-        // SAFETY: two open handles.
-        let _ = job().map(|job| unsafe {
-            AssignProcessToJobObject(job.as_raw_handle(), process.as_raw_handle())
-        });
-    }
-    keep(pid, process)?;
+        job: if what == SERVES || crate::service::is_main() { job() } else { None },
+    };
+    let (pid, process) = launch.start()?;
+    keep(pid, process, false)?;
+    i32::try_from(pid).map_err(io::Error::other)
+}
+
+/// Starts a program that reads that pipe; it goes on as long as it likes. Its error output goes nowhere, and of the console's
+/// signals it hears none.
+pub(crate) fn start_reader(
+    input: &PipeReader,
+    program: &Path,
+    arguments: &[OsString],
+) -> io::Result<i32> {
+    let file = start::found(paths::bytes(program))?;
+    let nowhere = File::options().read(true).write(true).open(crate::files::NOWHERE)?;
+    let output = match start::standard(STD_OUTPUT_HANDLE) {
+        none if none.is_null() => nowhere.as_raw_handle(),
+        output => output,
+    };
+    let words = arguments.iter().map(|word| paths::bytes(word));
+    let words: Vec<&[u8]> = std::iter::once(paths::bytes(program)).chain(words).collect();
+    let launch = Launch {
+        file: &file,
+        line: words::line(&words)?,
+        variables: start::variables(true, &[])?,
+        ends: [input.as_raw_handle(), output, nowhere.as_raw_handle()],
+        flags: CREATE_NEW_PROCESS_GROUP,
+        job: None,
+    };
+    let (pid, process) = launch.start()?;
+    keep(pid, process, true)?;
     i32::try_from(pid).map_err(io::Error::other)
 }
 
 /// Has [`reap`] tell of its end.
-fn keep(pid: u32, process: OwnedHandle) -> io::Result<()> {
-    let events = signals::events_of(pid)?;
+fn keep(pid: u32, process: OwnedHandle, is_other: bool) -> io::Result<()> {
+    let events = if is_other { Vec::new() } else { signals::events_of(pid)? };
     let watched = process.try_clone()?;
-    children().push(Child { pid, process, _events: events });
+    children().push(Child { pid, process, is_other, _events: events });
     std::thread::Builder::new().name("children".into()).spawn(move || {
         // SAFETY: a handle of this thread's own.
         unsafe { WaitForSingleObject(watched.as_raw_handle(), INFINITE) };
@@ -220,7 +222,7 @@ pub fn watch(pid: i32) -> io::Result<()> {
             process => OwnedHandle::from_raw_handle(process),
         }
     };
-    keep(pid.unsigned_abs(), process)
+    keep(pid.unsigned_abs(), process, false)
 }
 
 /// Starts a serving process that is told the rest by the other end of that link.
@@ -230,7 +232,7 @@ pub fn watch(pid: i32) -> io::Result<()> {
 /// The system's.
 pub fn start_serving(link: UnixStream) -> io::Result<Started> {
     let End::Lies(pipe) = link.0 else { return super::unsupported() };
-    start(SERVES, pipe.into()).map(Started::Other)
+    start(SERVES, pipe).map(Started::Other)
 }
 
 /// Starts a program that takes this one's place, and tells it that.
@@ -238,7 +240,7 @@ pub(crate) fn start_successor(body: &[u8], fds: Vec<OwnedFd>) -> io::Result<i32>
     let (ours, theirs) = crate::process::socket_pair()?;
     let End::Lies(pipe) = theirs.0 else { return super::unsupported() };
     let mut outbox = Outbox::new(ours)?;
-    let pid = start(SUCCEEDS, pipe.into())?;
+    let pid = start(SUCCEEDS, pipe)?;
     outbox.goes_to(pid);
     outbox.send(body, fds, 0)?;
     Ok(pid)
@@ -253,6 +255,11 @@ pub(super) fn reap() -> Option<(i32, Exit)> {
     // SAFETY: an open handle, and room for the number.
     unsafe { GetExitCodeProcess(child.process.as_raw_handle(), &mut code) };
     Some((child.pid as i32, Exit::Code(code as i32)))
+}
+
+/// Whether that is a child that is of another program, and not told anything by events.
+pub(super) fn is_other(pid: u32) -> bool {
+    children().iter().any(|c| c.pid == pid && c.is_other)
 }
 
 /// Ends a child at once.

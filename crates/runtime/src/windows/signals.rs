@@ -234,7 +234,8 @@ pub fn unblock_all() {}
 ///
 /// There is no such event: no such server, or one of somebody else's, or it is a signal that has none.
 pub fn send(pid: i32, signal: Signal) -> io::Result<()> {
-    if signal == Signal::Kill {
+    // A program that knows of no events has no other way to be told.
+    if signal == Signal::Kill || signal == Signal::Term && family::is_other(pid.unsigned_abs()) {
         return family::kill(pid.unsigned_abs());
     }
     let Some((_, what)) = EVENTS.iter().find(|(s, _)| *s == signal) else {
