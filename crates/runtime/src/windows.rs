@@ -6,6 +6,7 @@ pub mod children;
 pub mod datagrams;
 pub(crate) mod family;
 pub mod handover;
+pub(crate) mod held;
 pub mod inquiry;
 pub(crate) mod lent;
 pub mod packets;
