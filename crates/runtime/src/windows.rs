@@ -9,6 +9,7 @@ pub mod handover;
 pub(crate) mod held;
 pub mod inquiry;
 pub(crate) mod lent;
+pub(crate) mod mappings;
 pub mod packets;
 pub mod process;
 pub mod service;

@@ -48,6 +48,10 @@ impl Other {
         }
     }
 
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
     pub fn raw(&self) -> HANDLE {
         self.handle.as_raw_handle()
     }
