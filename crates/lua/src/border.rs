@@ -34,7 +34,6 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::Arc;
 use weir_dict::Dict;
 use weir_modules::split_clients::murmur2;
@@ -139,10 +138,6 @@ type Done = (*mut lua::lua_State, c_int, c_int);
 type Running = (bool, bool);
 
 thread_local! {
-    /// The state that runs on this thread; null where none does. The handler of a signal reads it, too.
-    static RUNS: AtomicPtr<lua::lua_State> = const { AtomicPtr::new(ptr::null_mut()) };
-    /// The state that runs has a hook. Written by the handler as well.
-    static ARMED: Cell<bool> = const { Cell::new(false) };
     /// Code is to end, wherever it catches that.
     static ENDS: Cell<bool> = const { Cell::new(false) };
     /// Who answers the engine that runs on this thread.
@@ -928,20 +923,16 @@ const TOO_LONG: &str = "it has run for longer than lua_max_run_time without wait
 ///
 /// The system has no such thing.
 pub(crate) fn install_interrupts() -> io::Result<()> {
-    // SAFETY: the handler reads and writes thread-locals that are there from the thread's beginning, and calls what
-    // LuaJIT says may be called from the handler of a signal.
+    // SAFETY: what is called calls what LuaJIT says may be called from the handler of a signal.
     unsafe { interrupt::install(on_interrupt) }
 }
 
-/// In the handler of a signal: the state that runs here is given a hook, which comes before its next instruction.
+/// Between two instructions of the thread: the state that runs there is given a hook, which comes before its next instruction.
 /// Where this has interrupted LuaJIT itself in the same thing, the hook may be lost; whoever interrupts does so again.
-extern "C" fn on_interrupt() {
-    let state = RUNS.with(|runs| runs.load(Ordering::Acquire));
-    if state.is_null() {
-        return;
-    }
-    ARMED.set(true);
-    // SAFETY: the state runs on this very thread, so that it is there; `lua_sethook` may be called from handlers.
+extern "C" fn on_interrupt(state: *mut c_void) {
+    let state = state.cast::<lua::lua_State>();
+    // SAFETY: the state is the one that runs on a thread which does nothing else meanwhile; `lua_sethook` may be called
+    // from handlers: it writes to the state, and neither allocates nor locks.
     unsafe {
         // All over again, whatever was there.
         lua::lua_sethook(state, None, 0, 0);
@@ -958,7 +949,7 @@ extern "C" fn on_interrupt() {
 unsafe fn disarm(l: *mut lua::lua_State) {
     const ALL: c_int =
         lua::LUA_MASKCALL | lua::LUA_MASKRET | lua::LUA_MASKLINE | lua::LUA_MASKCOUNT;
-    ARMED.set(false);
+    interrupt::forget();
     ENDS.set(false);
     // SAFETY: as the caller says. No code runs between the two.
     unsafe {
@@ -1196,7 +1187,7 @@ impl Engine {
             self.seat.begin();
         }
         if !is_within {
-            RUNS.with(|runs| runs.store(self.state, Ordering::Release));
+            interrupt::begin(self.state.cast());
         }
         (is_within, on_account)
     }
@@ -1213,9 +1204,9 @@ impl Engine {
         if is_well {
             self.make_room(false);
         }
-        RUNS.with(|runs| runs.store(ptr::null_mut(), Ordering::Release));
+        interrupt::end();
         self.seat.end();
-        if ARMED.get() {
+        if interrupt::is_told() {
             // SAFETY: the state is this engine's and not in use.
             unsafe { disarm(self.state) };
         }
@@ -1544,7 +1535,7 @@ impl Engine {
 
     /// Whether Lua runs on this thread.
     pub(crate) fn runs_here() -> bool {
-        RUNS.with(|runs| !runs.load(Ordering::Relaxed).is_null())
+        interrupt::runs_here()
     }
 
     /// LuaJIT fails where memory is refused, however much of it is garbage, and by itself collects that only when

@@ -5,21 +5,15 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
 /// No table of sections or segments is longer.
-const HEADERS_MAX_BYTES: u64 = 1 << 20;
+pub(crate) const HEADERS_MAX_BYTES: u64 = 1 << 20;
 /// No section that is read is longer.
-const SECTION_MAX_BYTES: u64 = 128 << 20;
+pub(crate) const SECTION_MAX_BYTES: u64 = 128 << 20;
 
 const SEGMENT_BYTES: usize = 56;
 const SECTION_BYTES: usize = 64;
 const SYMBOL_BYTES: usize = 24;
 const LOAD: u32 = 1;
 const FUNCTION: u8 = 2;
-
-/// A section that was read: where it stands in memory, as the file has it, and its bytes.
-pub struct Section {
-    pub range: Range<u64>,
-    pub bytes: Vec<u8>,
-}
 
 /// A piece of the file that is put into memory.
 #[derive(Clone, Copy)]
@@ -45,28 +39,28 @@ pub struct Elf<F> {
 }
 
 /// A function: from where to where, and its name's place among [`Symbols::names`].
-struct Symbol {
-    at: u64,
-    end: u64,
-    name: u32,
+pub(crate) struct Symbol {
+    pub at: u64,
+    pub end: u64,
+    pub name: u32,
 }
 
 /// Functions by their addresses.
 #[derive(Default)]
 pub struct Symbols {
-    all: Vec<Symbol>,
-    names: Vec<u8>,
+    pub all: Vec<Symbol>,
+    pub names: Vec<u8>,
 }
 
-fn invalid() -> io::Error {
+pub(crate) fn invalid() -> io::Error {
     io::ErrorKind::InvalidData.into()
 }
 
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn half(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().ok().map(u16::from_le_bytes)
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
 }
 
@@ -92,7 +86,7 @@ fn section(bytes: &[u8]) -> Option<Header> {
 }
 
 /// A text that ends with a zero.
-fn text(names: &[u8], at: u32) -> Option<&[u8]> {
+pub(crate) fn text(names: &[u8], at: u32) -> Option<&[u8]> {
     names.get(at as usize..)?.split(|b| *b == 0).next()
 }
 
@@ -147,10 +141,8 @@ impl<F: Read + Seek> Elf<F> {
     }
 
     /// Reads a section; `None` if there is none, or it is too long, or cannot be read.
-    pub fn section(&mut self, name: &str) -> Option<Section> {
-        let at = self.find(name)?;
-        let bytes = self.bytes(at)?;
-        Some(Section { range: self.range(name)?, bytes })
+    pub fn section(&mut self, name: &str) -> Option<Vec<u8>> {
+        self.bytes(self.find(name)?)
     }
 
     fn bytes(&mut self, at: usize) -> Option<Vec<u8>> {
@@ -174,13 +166,17 @@ impl<F: Read + Seek> Elf<F> {
             let found = Symbol { at, end: at.saturating_add(size), name };
             (kind == FUNCTION && size > 0).then_some(found)
         };
-        let mut all: Vec<Symbol> = table.bytes.chunks_exact(SYMBOL_BYTES).filter_map(of).collect();
+        let mut all: Vec<Symbol> = table.chunks_exact(SYMBOL_BYTES).filter_map(of).collect();
         all.sort_by_key(|s| s.at);
         Some(Symbols { all, names })
     }
 }
 
 impl Symbols {
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// The function that an address is in, as the linker calls it.
     pub fn name(&self, at: u64) -> Option<&[u8]> {
         let behind = self.all.partition_point(|s| s.at <= at);
@@ -190,7 +186,7 @@ impl Symbols {
 }
 
 /// So many bytes; fewer where the file ends before.
-fn read_at<F: Read + Seek>(file: &mut F, at: u64, bytes: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_at<F: Read + Seek>(file: &mut F, at: u64, bytes: u64) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     file.seek(SeekFrom::Start(at))?;
     file.take(bytes).read_to_end(&mut out)?;
@@ -205,7 +201,7 @@ mod tests {
     #[test]
     fn this_program_has_its_functions() {
         let mut elf = Elf::open(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
-        assert!(elf.section(".eh_frame").is_some_and(|s| !s.bytes.is_empty()));
+        assert!(elf.section(".eh_frame").is_some_and(|s| !s.is_empty()));
         assert!(
             elf.range(".text").is_some_and(|r| r.end > r.start) && elf.section(".none").is_none()
         );

@@ -2,14 +2,14 @@
 //!
 //! `runtime::sampling` copies registers and a part of the stack; everything else is done here, in a thread that
 //! serves nobody. [`Recorder`] takes the copies and finds the callers by the programs' own tables for unwinding
-//! (`.eh_frame`), so that no register is given away for frame pointers. Names are looked up once, at the end
+//! (`.eh_frame`, on Windows `.pdata`), so that no register is given away for frame pointers. Names are looked up once, at the end
 //! ([`symbols`]). What comes of it is [`pprof`]'s format, text ([`Profile::folded`]) or a picture ([`flame`]).
 //!
 //! Everything has a bound: samples that wait, different stacks, calls of one, bytes of a section.
 
 mod elf;
 pub mod flame;
-mod maps;
+mod pe;
 mod pprof;
 mod recorder;
 mod symbols;

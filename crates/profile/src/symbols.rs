@@ -1,12 +1,14 @@
 //! The program and its libraries, as they are in memory: callers of a sample, and names.
 
 use crate::elf::{Elf, Symbols};
-use crate::maps::{self, Mapping};
+use crate::pe::Pe;
 use framehop::{
-    CacheNative, ExplicitModuleSectionInfo, Module, UnwindRegsNative, Unwinder, UnwinderNative,
+    CacheNative, Module, ModuleSectionInfo, UnwindRegsNative, Unwinder, UnwinderNative,
 };
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
+use weir_runtime::mappings::{self, Mapping};
 use weir_runtime::sampling::Sample;
 
 /// No stack has more calls here; what is further out is left away.
@@ -27,40 +29,87 @@ pub struct Images {
 }
 
 /// The program itself is read by a name that holds when its file has been replaced.
-fn open(path: &str) -> Option<Elf<File>> {
+fn open(path: &str) -> Option<Code> {
     let own = std::fs::read_link("/proc/self/exe").ok();
     let is_own = own.is_some_and(|p| p == Path::new(path));
     let file = File::open(if is_own { "/proc/self/exe" } else { path }).ok()?;
-    Elf::open(file).ok()
+    Code::of(file)
+}
+
+/// What a file with code is.
+enum Code {
+    Elf(Elf<File>),
+    Pe(Pe<File>),
+}
+
+impl Code {
+    fn of(file: File) -> Option<Code> {
+        let again = file.try_clone().ok()?;
+        Elf::open(file).map(Code::Elf).or_else(|_| Pe::open(again).map(Code::Pe)).ok()
+    }
+
+    /// How far the file's addresses are from those in memory.
+    fn base(&self, mapping: &Mapping) -> Option<u64> {
+        match self {
+            Code::Elf(elf) => elf.base(mapping.start, mapping.offset),
+            Code::Pe(pe) => pe.takes(mapping.end - mapping.start).then_some(mapping.start),
+        }
+    }
+
+    fn range(&self, name: &str) -> Option<Range<u64>> {
+        match self {
+            Code::Elf(elf) => elf.range(name),
+            Code::Pe(pe) => pe.range(name),
+        }
+    }
+
+    fn section(&mut self, name: &str) -> Option<Vec<u8>> {
+        match self {
+            Code::Elf(elf) => elf.section(name),
+            Code::Pe(pe) => pe.section(name),
+        }
+    }
+
+    fn symbols(&mut self) -> Symbols {
+        match self {
+            Code::Elf(elf) => elf.symbols(),
+            Code::Pe(pe) => pe.symbols(),
+        }
+    }
+}
+
+/// The sections that unwinding is by.
+impl ModuleSectionInfo<Vec<u8>> for &mut Code {
+    fn base_svma(&self) -> u64 {
+        0
+    }
+
+    fn section_svma_range(&mut self, name: &[u8]) -> Option<Range<u64>> {
+        self.range(std::str::from_utf8(name).ok()?)
+    }
+
+    fn section_data(&mut self, name: &[u8]) -> Option<Vec<u8>> {
+        // What is for debuggers is large, and not there in what is packed.
+        let name = std::str::from_utf8(name).ok().filter(|name| *name != ".debug_frame")?;
+        self.section(name)
+    }
 }
 
 impl Images {
     /// Of this process as it is now.
     pub fn load() -> Images {
-        let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
         let mut images =
             Images { all: Vec::new(), unwinder: UnwinderNative::new(), cache: CacheNative::new() };
-        maps::parse(&text).into_iter().for_each(|m| images.add(m));
+        mappings::all().into_iter().for_each(|m| images.add(m));
         images.all.sort_by_key(|i| i.mapping.start);
         images
     }
 
     fn add(&mut self, mapping: Mapping) {
-        let Some(mut elf) = open(&mapping.path) else { return };
-        let Some(base) = elf.base(mapping.start, mapping.offset) else { return };
-        let (frame, head) = (elf.section(".eh_frame"), elf.section(".eh_frame_hdr"));
-        let info = ExplicitModuleSectionInfo {
-            base_svma: 0,
-            text_svma: elf.range(".text"),
-            got_svma: elf.range(".got"),
-            eh_frame_svma: frame.as_ref().map(|s| s.range.clone()),
-            eh_frame: frame.map(|s| s.bytes),
-            eh_frame_hdr_svma: head.as_ref().map(|s| s.range.clone()),
-            eh_frame_hdr: head.map(|s| s.bytes),
-            ..ExplicitModuleSectionInfo::default()
-        };
+        let Some(mut code) = open(&mapping.path) else { return };
+        let Some(base) = code.base(&mapping) else { return };
         let range = mapping.start..mapping.end;
-        self.unwinder.add_module(Module::new(mapping.path.clone(), range, base, info));
+        self.unwinder.add_module(Module::new(mapping.path.clone(), range, base, &mut code));
         self.all.push(Image { mapping, base, symbols: None });
     }
 
@@ -99,13 +148,13 @@ impl Images {
         let Some(place) = self.place(at) else { return format!("{at:#x}") };
         let image = &mut self.all[place];
         let symbols = image.symbols.get_or_insert_with(|| {
-            open(&image.mapping.path).map(|mut elf| elf.symbols()).unwrap_or_default()
+            open(&image.mapping.path).map(|mut code| code.symbols()).unwrap_or_default()
         });
         let inside = at.wrapping_sub(image.base);
         match symbols.name(inside) {
             Some(name) => demangled(&String::from_utf8_lossy(name)),
             None => {
-                let file = image.mapping.path.rsplit('/').next().unwrap_or_default();
+                let file = image.mapping.path.rsplit(['/', '\\']).next().unwrap_or_default();
                 format!("{file}+{inside:#x}")
             }
         }

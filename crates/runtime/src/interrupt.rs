@@ -1,132 +1,126 @@
-//! One thread interrupts another: a function is called in that other thread, wherever it is.
+//! One thread interrupts another: a function is called between two instructions of that other thread, if something runs
+//! there that has said so.
 //!
-//! The signal is SIGURG: the system leaves it unheeded where nobody handles it, so that one that comes late does no
-//! harm, and sends it by itself only to those who have asked for it, which nobody here does. Calls that wait are begun
-//! again by the system (`SA_RESTART`), and the event loop takes an interrupted `epoll_wait` for a turn without events.
-//!
-//! Elsewhere than on Linux [`install`] says that there is no such thing.
+//! On Linux a signal has the thread itself call it (`interrupt/signal.rs`). On Windows, where nothing of the kind reaches a thread
+//! that works, the one that interrupts calls it, while the other stands still (`interrupt/held.rs`). For what runs there that is
+//! the same. Elsewhere [`install`] says that there is no such thing.
 
-use std::io;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// A thread that may be interrupted.
-#[derive(Clone, Copy, Debug)]
-pub struct Thread(#[cfg(target_os = "linux")] i32);
-
+#[cfg(windows)]
+#[path = "interrupt/held.rs"]
+mod here;
 #[cfg(target_os = "linux")]
-mod here {
-    use super::{io, Thread};
-    use std::ptr;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "interrupt/signal.rs"]
+mod here;
+#[cfg(not(any(target_os = "linux", windows)))]
+#[path = "interrupt/nowhere.rs"]
+mod here;
 
-    /// What is called in a thread that is interrupted; 0 as long as nothing is.
-    static CALLED: AtomicUsize = AtomicUsize::new(0);
+pub use here::{install, Thread};
 
-    extern "C" fn on_signal(_: libc::c_int) {
-        let called = CALLED.load(Ordering::Acquire);
-        if called != 0 {
-            // SAFETY: only `install` puts something there, which is a function of this kind.
-            let called = unsafe { std::mem::transmute::<usize, extern "C" fn()>(called) };
-            called();
-        }
+/// What is called for a thread that is interrupted, with what runs there.
+pub type Called = extern "C" fn(*mut c_void);
+
+/// What is called; 0 as long as nothing is.
+static CALLED: AtomicUsize = AtomicUsize::new(0);
+
+/// What an interrupt finds of a thread.
+#[derive(Debug, Default)]
+struct Place {
+    /// Null where nothing runs.
+    runs: AtomicPtr<c_void>,
+    /// What runs was interrupted. Written by who interrupts, too.
+    is_told: AtomicBool,
+}
+
+impl Place {
+    const fn new() -> Place {
+        Place { runs: AtomicPtr::new(std::ptr::null_mut()), is_told: AtomicBool::new(false) }
     }
 
-    /// Has threads that are interrupted call this.
-    ///
-    /// # Safety
-    ///
-    /// The function may be called between any two instructions of a thread, also of those that it looks at itself: it
-    /// takes no lock, allocates nothing and does only what is safe in the handler of a signal.
-    ///
-    /// # Errors
-    ///
-    /// The system's.
-    pub unsafe fn install(called: extern "C" fn()) -> io::Result<()> {
-        CALLED.store(called as usize, Ordering::Release);
-        // SAFETY: the action is plain data, its set is initialised, and its handler calls what the caller answers for.
-        let rc = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_signal as *const () as usize;
-            action.sa_flags = libc::SA_RESTART;
-            libc::sigemptyset(&mut action.sa_mask);
-            libc::sigaction(libc::SIGURG, &action, ptr::null_mut())
-        };
-        match rc {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+    /// Calls the function if something runs. The thread whose place this is does so itself, or stands still.
+    fn call(&self) {
+        let (runs, called) = (self.runs.load(Ordering::Acquire), CALLED.load(Ordering::Acquire));
+        if runs.is_null() || called == 0 {
+            return;
         }
-    }
-
-    impl Thread {
-        /// The one that calls.
-        pub fn own() -> Thread {
-            // SAFETY: takes nothing and answers a number.
-            Thread(unsafe { libc::gettid() })
-        }
-
-        /// Interrupts it. One that has ended is not; a thread of this process that has its number since is.
-        pub fn interrupt(self) {
-            // SAFETY: numbers are given to the system; a wrong one is refused.
-            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0, libc::SIGURG) };
-        }
+        self.is_told.store(true, Ordering::Relaxed);
+        // SAFETY: only `install` puts something there, which is a function of this kind.
+        let called = unsafe { std::mem::transmute::<usize, Called>(called) };
+        called(runs);
     }
 }
 
-#[cfg(target_os = "linux")]
-pub use here::install;
-
-/// See [`here::install`].
-///
-/// # Safety
-///
-/// Nothing is called.
-///
-/// # Errors
-///
-/// Always.
-#[cfg(not(target_os = "linux"))]
-pub unsafe fn install(_: extern "C" fn()) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
+thread_local! {
+    static PLACE: here::Own = const { here::own() };
 }
 
-#[cfg(not(target_os = "linux"))]
-impl Thread {
-    /// The one that calls.
-    pub fn own() -> Thread {
-        Thread()
-    }
+/// From now on that runs on this thread, and is what the function is called with.
+#[inline]
+pub fn begin(what: *mut c_void) {
+    PLACE.with(|place| place.runs.store(what, Ordering::Release));
+}
 
-    /// Does nothing.
-    pub fn interrupt(self) {}
+/// Nothing runs here any more.
+#[inline]
+pub fn end() {
+    PLACE.with(|place| place.runs.store(std::ptr::null_mut(), Ordering::Release));
+}
+
+/// Whether something runs on this thread.
+#[inline]
+pub fn runs_here() -> bool {
+    PLACE.with(|place| !place.runs.load(Ordering::Relaxed).is_null())
+}
+
+/// Whether this thread was interrupted since it was [`forgotten`](forget).
+#[inline]
+pub fn is_told() -> bool {
+    PLACE.with(|place| place.is_told.load(Ordering::Relaxed))
+}
+
+/// What this thread was interrupted for is done.
+pub fn forget() {
+    PLACE.with(|place| place.is_told.store(false, Ordering::Relaxed));
 }
 
 #[cfg(test)]
-#[cfg(unix)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicI32, Ordering};
+    use std::ptr;
     use std::sync::mpsc;
 
-    static CALLED_IN: AtomicI32 = AtomicI32::new(0);
-
-    extern "C" fn note() {
-        // SAFETY: takes nothing and answers a number.
-        CALLED_IN.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+    /// What runs is the place to note it.
+    extern "C" fn note(runs: *mut c_void) {
+        // SAFETY: it is such a number, which outlives the thread.
+        unsafe { &*runs.cast::<AtomicUsize>() }.fetch_add(1, Ordering::Relaxed);
     }
 
     #[test]
-    fn the_function_is_called_in_the_thread_that_is_meant() {
-        // SAFETY: the function stores a number.
+    fn the_function_is_called_for_what_runs_in_the_thread_that_is_meant() {
+        static NOTED: AtomicUsize = AtomicUsize::new(0);
+        // SAFETY: the function adds to a number.
         unsafe { install(note) }.unwrap();
         let (tell, hear) = mpsc::channel();
         let thread = std::thread::spawn(move || {
+            assert!(!runs_here() && !is_told());
+            begin(ptr::from_ref(&NOTED).cast_mut().cast());
             tell.send(Thread::own()).unwrap();
-            while CALLED_IN.load(Ordering::Relaxed) == 0 {
+            while NOTED.load(Ordering::Relaxed) == 0 {
                 std::hint::spin_loop();
             }
+            end();
+            assert!(!runs_here() && is_told());
+            forget();
+            Thread::own().interrupt();
+            assert!(!is_told());
         });
-        let other = hear.recv().unwrap();
-        other.interrupt();
+        hear.recv().unwrap().interrupt();
         thread.join().unwrap();
-        assert_eq!(CALLED_IN.load(Ordering::Relaxed), other.0);
+        assert_eq!(NOTED.load(Ordering::Relaxed), 1);
+        assert!(!is_told());
     }
 }

@@ -30,6 +30,7 @@ pub mod listen;
 pub mod machine;
 #[cfg(any(target_os = "linux", windows))]
 pub mod mapped;
+pub mod mappings;
 pub mod memory;
 pub mod net;
 pub mod own_thread;

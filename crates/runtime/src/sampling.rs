@@ -9,7 +9,8 @@
 //! an interrupted `epoll_wait` for a turn without events. The handler stays installed when a session is over
 //! and does nothing then: a late signal must not end the process.
 //!
-//! Windows: there are no such signals; [`Session::begin`] says so.
+//! Windows has no such signals: a thread looks at the others there, and has them stand still while it copies
+//! (`sampling/held.rs`). Elsewhere [`Session::begin`] says that there is no such thing.
 
 use std::io;
 
@@ -49,7 +50,15 @@ mod here;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub use here::{enroll, Enrolled, Session};
 
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[cfg(all(windows, target_arch = "x86_64"))]
+mod held;
+#[cfg(all(windows, target_arch = "x86_64"))]
+pub use held::{enroll, Enrolled, Session};
+
+#[cfg(not(any(
+    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),
+    all(windows, target_arch = "x86_64")
+)))]
 mod nowhere {
     use super::{io, Sample};
 
@@ -73,5 +82,8 @@ mod nowhere {
         }
     }
 }
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[cfg(not(any(
+    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),
+    all(windows, target_arch = "x86_64")
+)))]
 pub use nowhere::{enroll, Enrolled, Session};

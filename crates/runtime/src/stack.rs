@@ -46,7 +46,7 @@ pub(crate) fn bounds() -> Option<(usize, usize)> {
 }
 
 #[cfg(windows)]
-fn bounds() -> Option<(usize, usize)> {
+pub(crate) fn bounds() -> Option<(usize, usize)> {
     let (mut low, mut high) = (0, 0);
     // SAFETY: both places are written.
     unsafe {

@@ -5,7 +5,7 @@ use super::handover::End;
 use super::sockets::{OwnedFd, RawFd, UnixStream};
 use super::{family, unsupported};
 use std::io;
-use windows_sys::Win32::Foundation::{CloseHandle, FILETIME};
+use windows_sys::Win32::Foundation::{CloseHandle, FILETIME, HANDLE};
 use windows_sys::Win32::System::SystemInformation::{ComputerNameDnsHostname, GetComputerNameExW};
 use windows_sys::Win32::System::Threading::{
     GetCurrentThread, GetCurrentThreadId, GetThreadTimes, OpenThread, SetThreadAffinityMask,
@@ -211,19 +211,25 @@ pub struct ThreadTimes {
 /// Since it began, of a thread of this process by its number; nothing if there is none.
 pub fn thread_times(id: u64) -> Option<ThreadTimes> {
     let id = u32::try_from(id).ok()?;
-    let mut times = [FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 }; 4];
-    let [begun, ended, kernel, user] = &mut times;
-    // SAFETY: a handle that is closed again, and four values of this frame that the call fills.
-    let is_known = unsafe {
+    // SAFETY: a number is given; a handle that comes back is closed again, and not used behind that.
+    let busy_100ns = unsafe {
         let thread = OpenThread(THREAD_QUERY_INFORMATION, 0, id);
         if thread.is_null() {
             return None;
         }
-        let done = GetThreadTimes(thread, begun, ended, kernel, user);
+        let busy = busy_100ns(thread);
         CloseHandle(thread);
-        done != 0
+        busy
     };
-    // Hundreds of nanoseconds.
-    let us = |t: &FILETIME| (u64::from(t.dwHighDateTime) << 32 | u64::from(t.dwLowDateTime)) / 10;
-    is_known.then(|| ThreadTimes { busy_us: us(&times[2]) + us(&times[3]), queued_us: 0 })
+    busy_100ns.map(|n| ThreadTimes { busy_us: n / 10, queued_us: 0 })
+}
+
+/// What a thread has used of the processor, in hundreds of nanoseconds; nothing if its handle is none or may not be asked.
+pub(crate) fn busy_100ns(thread: HANDLE) -> Option<u64> {
+    let mut times = [FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 }; 4];
+    let [begun, ended, kernel, user] = &mut times;
+    // SAFETY: four values of this frame that the call fills; a wrong handle is refused.
+    let is_known = unsafe { GetThreadTimes(thread, begun, ended, kernel, user) != 0 };
+    let number = |t: &FILETIME| u64::from(t.dwHighDateTime) << 32 | u64::from(t.dwLowDateTime);
+    is_known.then(|| number(&times[2]) + number(&times[3]))
 }

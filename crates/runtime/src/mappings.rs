@@ -1,6 +1,6 @@
 //! Which program and libraries are where in this process's memory.
 
-/// A part of a file that may be executed.
+/// A part of a file that may be executed; on Windows all of the file, as it is in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     pub start: u64,
@@ -9,8 +9,18 @@ pub struct Mapping {
     pub path: String,
 }
 
+/// Those of this process as it is now.
+#[cfg(not(windows))]
+pub fn all() -> Vec<Mapping> {
+    parse(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default())
+}
+
+#[cfg(windows)]
+pub use crate::windows::mappings::all;
+
 /// Those of `/proc/self/maps` that have a file.
-pub fn parse(text: &str) -> Vec<Mapping> {
+#[cfg(not(windows))]
+fn parse(text: &str) -> Vec<Mapping> {
     let of = |line: &str| {
         let mut words = line.splitn(6, ' ');
         let (start, end) = words.next()?.split_once('-')?;
@@ -24,7 +34,7 @@ pub fn parse(text: &str) -> Vec<Mapping> {
     text.lines().filter_map(of).collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(windows)))]
 mod tests {
     use super::*;
 
