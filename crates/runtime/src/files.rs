@@ -89,8 +89,9 @@ impl Identity {
         Ok(Identity::of(&file.metadata()?))
     }
 
-    /// The system's number of it, not when it was made: a new file of an old name may have the old one's time. Without the
-    /// volume's number, which wine does not know of a file that was renamed.
+    /// The system's number of it and when it was made: a new file of an old name may have the old one's time, and where
+    /// numbers are given again (not NTFS) the old one's number. Without the volume's number, which wine does not know of a
+    /// file that was renamed.
     #[cfg(windows)]
     pub fn of_open(file: &File) -> io::Result<Identity> {
         use std::os::windows::io::AsRawHandle;
@@ -103,7 +104,9 @@ impl Identity {
             0 => Err(io::Error::last_os_error()),
             _ => {
                 let (high, low) = (u64::from(info.nFileIndexHigh), u64::from(info.nFileIndexLow));
-                Ok(Identity { device: 0, inode: high << 32 | low })
+                let made = info.ftCreationTime;
+                let made = u64::from(made.dwHighDateTime) << 32 | u64::from(made.dwLowDateTime);
+                Ok(Identity { device: made, inode: high << 32 | low })
             }
         }
     }

@@ -32,6 +32,8 @@ pub struct Successor {
     link: Option<Packets>,
     is_ready: AtomicBool,
     is_gone: AtomicBool,
+    /// It was waited for, and has not come.
+    is_late: AtomicBool,
     /// Monotonic ms since when it has read nothing; 0 when it reads.
     stuck_since_ms: AtomicU64,
 }
@@ -42,6 +44,7 @@ impl Successor {
             link,
             is_ready: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
+            is_late: AtomicBool::new(false),
             stuck_since_ms: AtomicU64::new(0),
         })
     }
@@ -83,6 +86,7 @@ impl Successor {
             }
             timer::sleep_ms(LOOK_MS).await;
         }
+        self.is_late.store(true, Ordering::Relaxed);
         false
     }
 
@@ -124,7 +128,11 @@ impl Successor {
     pub fn wait_in_thread(&self) -> bool {
         let end = Instant::now() + Duration::from_millis(START_MS);
         while !self.is_ready() {
-            if !self.may_take() || Instant::now() >= end {
+            if !self.may_take() || self.is_late.load(Ordering::Relaxed) {
+                return false;
+            }
+            if Instant::now() >= end {
+                self.is_late.store(true, Ordering::Relaxed);
                 return false;
             }
             std::thread::sleep(Duration::from_millis(10 * LOOK_MS));
