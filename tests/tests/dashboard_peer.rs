@@ -2,7 +2,7 @@
 
 use serde_json::{json, Value};
 use weir_tests::tls::Authority;
-use weir_tests::{expect_soon, run_cli, skip, Browser, Origin, Server, Setup};
+use weir_tests::{expect_soon, run_cli, Browser, Origin, Server, Setup};
 
 /// Another Weir: who asks its API has a password, and a place that answers late.
 fn other(authority: &Authority) -> Server {
@@ -141,11 +141,8 @@ fn what_answers_too_much_is_not_read() {
     let one =
         own(&authority, &format!("dashboard_peer http://{}/api/ name=evil;", origin.address()));
     assert!(silent(&one, "evil").contains("more than the figures of a server"));
-    let [serving] = one.children()[..] else { return skip("no master") };
-    let status = std::fs::read_to_string(format!("/proc/{serving}/status")).unwrap();
-    let most_kb = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap();
-    let most_kb: u64 = most_kb.trim().trim_end_matches(" kB").parse().unwrap();
-    assert!(most_kb < 200_000, "{most_kb}");
+    let most = one.memory_peak();
+    assert!(most < 200_000_000, "{most}");
 }
 
 #[test]
