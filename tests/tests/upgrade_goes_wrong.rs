@@ -2,6 +2,7 @@
 //! new processes that are slow, stopped or killed.
 
 use crate::upgrade_busy::{end, next_pid, pid_of};
+use std::process::Command;
 use weir_tests::{children, expect_soon, is_alive, signal, skip, wait_for};
 use weir_tests::{Client, Server, Signal, PATIENCE};
 
@@ -110,6 +111,37 @@ fn a_new_process_that_is_slow_is_waited_for() {
     assert_eq!(server.wait_exit(), Some(0));
     kept.iter_mut().for_each(|c| assert_ne!(pid_of(c), before));
     end(&server, new);
+}
+
+/// Who is told to end at once waits for nobody, and neither does who is told so while it waits.
+#[test]
+fn term_does_not_wait_for_a_new_process_that_is_slow() {
+    if is_nginx() {
+        return skip("nginx hands nothing on");
+    }
+    for first in [None, Some(Signal::Quit)] {
+        let mut server = Server::start(CONF);
+        let old = server.pid();
+        let gate = server.dir().join("gate");
+        assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
+        let waits =
+            format!("http {{ init_by_lua_block {{ io.open('{}'):close() }}", gate.display());
+        server.replace_conf(&CONF.replace("http {", &waits));
+        server.signal(Signal::Usr2);
+        server.expect_error("start new binary process");
+        if let Some(first) = first {
+            server.signal(first);
+            server.expect_error("gracefully shutting down");
+        }
+        server.signal(Signal::Term);
+        let ended = wait_for(|| !server.is_running(), PATIENCE / 4);
+        // Workers open it too.
+        let _opened = std::fs::File::options().write(true).open(&gate).unwrap();
+        let new = next_pid(&server, old);
+        signal(new, Signal::Term);
+        expect_soon("the new one is gone", || !is_alive(new));
+        assert!(ended && !server.error_log().contains("does not end"), "{first:?}");
+    }
 }
 
 /// More than go into the queue that nobody reads: those that stay are served, and told of the end

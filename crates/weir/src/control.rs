@@ -85,7 +85,7 @@ pub fn single(
                     successor = None;
                 }
             }
-            Wake::Timeout if ending && serving.ended() => break,
+            Wake::Timeout if ending && serving.may_end(successor.as_deref()) => break,
             Wake::Timeout if !ending => serving.heal(),
             Wake::Timeout => serving.hand_on(successor.as_deref(), false),
             _ => {}
@@ -298,7 +298,7 @@ pub fn serve(
                 }
             },
             Wake::Signal(signal) => p.handle(signal),
-            Wake::Timeout if p.ending && p.serving.ended() => {
+            Wake::Timeout if p.ending && p.serving.may_end(p.successor.as_deref()) => {
                 crate::asked::end();
                 children::end();
                 shared_file::write_left(true);

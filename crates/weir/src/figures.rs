@@ -196,10 +196,8 @@ pub fn take(body: &[u8]) {
 
 /// Gives what is not given yet to the process that takes this one's place, if it reads; `at_end`: it is waited for.
 pub fn give(to: &Successor, at_end: bool) {
-    // One that is told to end as soon as the other has begun would give them to nobody.
-    let reads = !at_end || to.wait_in_thread();
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if !reads || (given.is_some() && !at_end) {
+    if given.is_some() && !at_end {
         return;
     }
     let now = counts::read_all();

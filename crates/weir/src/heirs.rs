@@ -34,6 +34,8 @@ pub struct Successor {
     is_gone: AtomicBool,
     /// It was waited for, and has not come.
     is_late: AtomicBool,
+    /// Monotonic ms since when nothing but its answer is waited for; 0 before.
+    asked_since_ms: AtomicU64,
     /// Monotonic ms since when it has read nothing; 0 when it reads.
     stuck_since_ms: AtomicU64,
 }
@@ -45,6 +47,7 @@ impl Successor {
             is_ready: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             is_late: AtomicBool::new(false),
+            asked_since_ms: AtomicU64::new(0),
             stuck_since_ms: AtomicU64::new(0),
         })
     }
@@ -88,6 +91,23 @@ impl Successor {
         }
         self.is_late.store(true, Ordering::Relaxed);
         false
+    }
+
+    /// Whether it is ready, or will not be. For who has nothing else to wait for, and asks again and again: what it has to
+    /// give would be nobody's if it ended as soon as the other has begun.
+    pub fn has_answered(&self) -> bool {
+        if self.is_ready() || !self.may_take() || self.is_late.load(Ordering::Relaxed) {
+            return true;
+        }
+        let now = clock::mono_ms();
+        let since = match self.asked_since_ms.load(Ordering::Relaxed) {
+            0 => {
+                self.asked_since_ms.store(now, Ordering::Relaxed);
+                now
+            }
+            since => since,
+        };
+        now.saturating_sub(since) >= START_MS
     }
 
     /// Tells it what is no connection, waiting so long altogether where it does not read; whether all was told. `false` at

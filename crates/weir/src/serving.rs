@@ -29,6 +29,8 @@ pub struct Serving {
     workers: Vec<WorkerHandle>,
     watch: Watch,
     retired: Retired,
+    /// It ends at once, and waits for nobody.
+    is_stopped: bool,
 }
 
 impl Serving {
@@ -41,6 +43,7 @@ impl Serving {
             workers: Vec::new(),
             watch: Watch::default(),
             retired: Retired::default(),
+            is_stopped: false,
         };
         crate::figures::begin(&s.all);
         crate::figures::know();
@@ -265,6 +268,7 @@ impl Serving {
 
     /// Ends all workers at once.
     pub fn stop(&mut self) {
+        self.is_stopped = true;
         weir_ship::stop();
         crate::inquiry::end();
         for w in &self.workers {
@@ -273,8 +277,14 @@ impl Serving {
         agent::end(&self.generation, true);
     }
 
+    /// Whether there is nothing more to be done, not even for who takes this process' place.
+    pub fn may_end(&self, successor: Option<&Successor>) -> bool {
+        let is_answered = || successor.is_none_or(Successor::has_answered);
+        self.ended() && (self.is_stopped || is_answered())
+    }
+
     /// Whether every worker has ended, and what they left to be shipped is sent or waited for long enough.
-    pub fn ended(&self) -> bool {
+    fn ended(&self) -> bool {
         let have_ended = self.workers.iter().all(|w| w.thread.is_finished());
         have_ended && agent::have_ended() && weir_ship::has_ended()
     }
