@@ -140,9 +140,10 @@ fn what_answers_too_much_is_not_read() {
     let authority = Authority::new("ca");
     let one =
         own(&authority, &format!("dashboard_peer http://{}/api/ name=evil;", origin.address()));
+    let before = one.memory_peak();
     assert!(silent(&one, "evil").contains("more than the figures of a server"));
-    let most = one.memory_peak();
-    assert!(most < 200_000_000, "{most}");
+    let more = one.memory_growth(before);
+    assert!(more < 200_000_000, "{more}");
 }
 
 #[test]

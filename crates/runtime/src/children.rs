@@ -5,11 +5,12 @@
 //! nobody else's meanwhile, and no end is missed. An entry is there until its child is reaped, so that they are
 //! counted by it.
 //!
-//! Windows: there is nothing of the kind, and nobody asks for it.
+//! Windows has others of the same face (`windows/children.rs`), which nobody reaps.
 
 use crate::event_loop::{Watch, Way};
 use crate::process::Exit;
-pub use crate::program::{NotSent, NotStarted, Program};
+use crate::program::End;
+pub use crate::program::{NotSent, NotStarted, Program, MAX};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -18,32 +19,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{ready, Context, Poll, Waker};
+use std::task::{ready, Context, Poll};
 
-/// So many of a process's are there at a time, those included that have ended and are not reaped yet.
-pub const MAX: usize = 1024;
 /// Where programs are looked for if the environment does not say.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 const SHELL: &str = "/bin/sh";
 
-/// What is known of a child's end, and who waits for it.
-#[derive(Default)]
-struct End {
-    exit: Option<Exit>,
-    waker: Option<Waker>,
-}
-
-type Ended = Arc<Mutex<End>>;
+type Ended = Arc<End>;
 type Table = HashMap<i32, Ended>;
 
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 
 fn table() -> MutexGuard<'static, Option<Table>> {
     TABLE.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-fn lock(end: &Mutex<End>) -> MutexGuard<'_, End> {
-    end.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// A child, and this side's ends of its pipes.
@@ -220,19 +208,12 @@ impl Child {
 
     /// How it has ended, if it has.
     pub fn exit(&self) -> Option<Exit> {
-        lock(&self.ended).exit
+        self.ended.exit()
     }
 
     /// Its end. Only who has asked last is told.
     pub fn poll_exit(&self, cx: &Context<'_>) -> Poll<Exit> {
-        let mut end = lock(&self.ended);
-        match end.exit {
-            Some(exit) => Poll::Ready(exit),
-            None => {
-                end.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        }
+        self.ended.poll(cx)
     }
 
     /// Sends it the signal of that number.
@@ -270,7 +251,7 @@ pub(crate) fn reap_any(mut wait: impl FnMut(i32) -> Option<(i32, Exit)>) -> Opti
             return Some((pid, exit));
         };
         drop(all);
-        tell(&ended, exit);
+        ended.tell(exit);
     }
 }
 
@@ -286,18 +267,7 @@ pub fn reap() {
             }
         });
     }
-    told.iter().for_each(|(ended, exit)| tell(ended, *exit));
-}
-
-fn tell(ended: &Ended, exit: Exit) {
-    let waker = {
-        let mut end = lock(ended);
-        end.exit = Some(exit);
-        end.waker.take()
-    };
-    if let Some(waker) = waker {
-        waker.wake();
-    }
+    told.iter().for_each(|(ended, exit)| ended.tell(*exit));
 }
 
 /// This process ends: none of them outlives it.
@@ -455,11 +425,11 @@ mod tests {
         let started = start(&line("sleep 1000")).unwrap();
         let ended = Arc::clone(&started.child.ended);
         drop(started);
-        while lock(&ended).exit.is_none() {
+        while ended.exit().is_none() {
             reap();
             std::thread::yield_now();
         }
-        assert_eq!(lock(&ended).exit, Some(Exit::Signal(libc::SIGKILL)));
+        assert_eq!(ended.exit(), Some(Exit::Signal(libc::SIGKILL)));
     }
 
     #[test]

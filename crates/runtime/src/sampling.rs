@@ -36,6 +36,18 @@ pub struct Sample<'a> {
     pub stack: &'a [u8],
 }
 
+/// Whether a session may begin: how often it is to look, whether there is one, and whether the worker is known that it is
+/// for.
+#[cfg(any(target_os = "linux", windows))]
+fn may_begin(frequency_hz: u32, is_busy: bool, is_known: bool) -> io::Result<()> {
+    match (1..=FREQUENCY_MAX_HZ).contains(&frequency_hz) {
+        false => Err(io::ErrorKind::InvalidInput.into()),
+        true if is_busy => Err(io::ErrorKind::AlreadyExists.into()),
+        true if !is_known => Err(io::ErrorKind::NotFound.into()),
+        true => Ok(()),
+    }
+}
+
 impl Sample<'_> {
     /// The word of the stack at an address; `None` outside of what was copied.
     pub fn word(&self, at: u64) -> Option<u64> {

@@ -4,7 +4,7 @@
 //! The system counts that time by its own ticks (15.6 ms), as Linux does: a sample stands for all turns of one. A
 //! thread that waits just then has used them before, and its next sample stands for them too.
 
-use super::{io, Sample, FREQUENCY_MAX_HZ, STACK_MAX_BYTES};
+use super::{io, Sample, STACK_MAX_BYTES};
 use crate::stack;
 use crate::windows::held::Other;
 use crate::windows::process::busy_100ns;
@@ -219,16 +219,9 @@ impl Session {
     /// `AlreadyExists`: there is a session. `NotFound`: there is no such worker. `InvalidInput`: the frequency is 0 or above
     /// the most. Others are the system's.
     pub fn begin(frequency_hz: u32, only: Option<usize>) -> io::Result<Session> {
-        if !(1..=FREQUENCY_MAX_HZ).contains(&frequency_hz) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
         let mut state = state();
-        if state.session.is_some() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        if only.is_some_and(|n| !state.targets.iter().any(|t| t.worker == n)) {
-            return Err(io::ErrorKind::NotFound.into());
-        }
+        let is_known = only.is_none_or(|n| state.targets.iter().any(|t| t.worker == n));
+        super::may_begin(frequency_hz, state.session.is_some(), is_known)?;
         state.sessions += 1;
         let how = How { number: state.sessions, frequency_hz, only };
         let thread = std::thread::Builder::new().name("sampler".into());

@@ -288,16 +288,9 @@ impl Session {
     /// `AlreadyExists`: there is a session. `NotFound`: there is no such worker. `InvalidInput`: the frequency is 0 or above the most. Others are the
     /// system's.
     pub fn begin(frequency_hz: u32, only: Option<usize>) -> io::Result<Session> {
-        if !(1..=FREQUENCY_MAX_HZ).contains(&frequency_hz) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
         let mut state = state();
-        if state.session.is_some() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        if only.is_some_and(|n| !state.targets.iter().any(|t| t.worker == n)) {
-            return Err(io::ErrorKind::NotFound.into());
-        }
+        let is_known = only.is_none_or(|n| state.targets.iter().any(|t| t.worker == n));
+        super::may_begin(frequency_hz, state.session.is_some(), is_known)?;
         memory()?;
         install()?;
         LOST.store(0, Ordering::Relaxed);

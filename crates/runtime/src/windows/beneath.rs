@@ -45,7 +45,10 @@ pub fn is_refusal(e: &io::Error) -> bool {
 pub fn open(path: &[u8], trusted: usize, links: Links) -> io::Result<File> {
     // As the system does it before it looks at anything: without `.` and `..`.
     let whole = std::path::absolute(paths::path(path))?;
-    let start = paths::path(&path[..trusted.min(path.len())]).into_owned();
+    let trusted = trusted.min(path.len());
+    // A drive alone would be the folder that is current there.
+    let is_drive = path[..trusted].ends_with(b":") && trusted < path.len();
+    let start = paths::path(&path[..trusted + usize::from(is_drive)]).into_owned();
     let start = match start.as_os_str().is_empty() {
         true => root(&whole),
         false => std::path::absolute(start)?,
@@ -78,7 +81,8 @@ fn root(path: &Path) -> std::path::PathBuf {
 fn rights(is_last: bool, links: Links) -> u32 {
     let owner = if links == Links::SameOwner { READ_CONTROL } else { 0 };
     match is_last {
-        true => FILE_GENERIC_READ | owner,
+        // Whose it is may be asked by this.
+        true => FILE_GENERIC_READ,
         false => FILE_READ_ATTRIBUTES | FILE_TRAVERSE | SYNCHRONIZE | owner,
     }
 }

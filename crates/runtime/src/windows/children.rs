@@ -8,13 +8,14 @@ use super::pipes::{self, Way};
 use super::process::Exit;
 use super::start::{self, Launch};
 use crate::program::words;
-pub use crate::program::{NotSent, NotStarted, Program};
+use crate::program::End;
+pub use crate::program::{NotSent, NotStarted, Program, MAX};
 use std::ffi::c_void;
 use std::io;
 use std::os::windows::io::{AsRawHandle, OwnedHandle};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use windows_sys::Win32::System::JobObjects::TerminateJobObject;
 use windows_sys::Win32::System::Threading::{
     CloseThreadpoolWait, CreateThreadpoolWait, GetExitCodeProcess, SetThreadpoolWait,
@@ -23,8 +24,6 @@ use windows_sys::Win32::System::Threading::{
 
 pub use super::pipes::PipeEnd;
 
-/// So many of a process's are there at a time.
-pub const MAX: usize = 1024;
 /// Those that end a process that does nothing about them; the last of them is for killing.
 const ENDING: [i32; 7] = [1, 2, 3, 6, 14, 15, KILL];
 const KILL: i32 = 9;
@@ -34,23 +33,17 @@ const BY_SIGNAL: i32 = 128;
 
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// What is known of a child's end, and who waits for it.
-#[derive(Default)]
-struct End {
-    exit: Option<Exit>,
-    waker: Option<Waker>,
-    sent: Option<i32>,
-}
-
 struct Process {
     handle: OwnedHandle,
     job: OwnedHandle,
-    end: Mutex<End>,
+    end: End,
+    /// What was to end it; held while that is done.
+    sent: Mutex<Option<i32>>,
 }
 
 impl Process {
-    fn lock(&self) -> MutexGuard<'_, End> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sent(&self) -> MutexGuard<'_, Option<i32>> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,7 +120,7 @@ fn begin(
         job: Some(&job),
     };
     let (pid, handle) = launch.start().map_err(execute)?;
-    let process = Arc::new(Process { handle, job, end: Mutex::default() });
+    let process = Arc::new(Process { handle, job, end: End::default(), sent: Mutex::default() });
     let child = Child { pid, process };
     watch(&child.process, place).map_err(NotStarted::Fork)?;
     Ok(child)
@@ -174,15 +167,8 @@ unsafe extern "system" fn ended(
     let Watched { process, _place: place } = *watched;
     // There is room for another before anybody is told.
     drop(place);
-    let waker = {
-        let mut end = process.lock();
-        let signal = end.sent.filter(|signal| code == BY_SIGNAL + signal);
-        end.exit = Some(signal.map_or(Exit::Code(code), Exit::Signal));
-        end.waker.take()
-    };
-    if let Some(waker) = waker {
-        waker.wake();
-    }
+    let signal = process.sent().filter(|signal| code == BY_SIGNAL + signal);
+    process.end.tell(signal.map_or(Exit::Code(code), Exit::Signal));
 }
 
 /// A line for the system's own shell.
@@ -200,19 +186,12 @@ impl Child {
 
     /// How it has ended, if it has.
     pub fn exit(&self) -> Option<Exit> {
-        self.process.lock().exit
+        self.process.end.exit()
     }
 
     /// Its end. Only who has asked last is told.
     pub fn poll_exit(&self, cx: &Context<'_>) -> Poll<Exit> {
-        let mut end = self.process.lock();
-        match end.exit {
-            Some(exit) => Poll::Ready(exit),
-            None => {
-                end.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        }
+        self.process.end.poll(cx)
     }
 
     /// Does what the signal of that number would have done to it.
@@ -221,17 +200,17 @@ impl Child {
     ///
     /// It has ended, or the system refuses, or has nothing of the kind.
     pub fn send(&self, signal: i32) -> Result<(), NotSent> {
-        let mut end = self.process.lock();
+        let mut sent = self.process.sent();
         match signal {
-            _ if end.exit.is_some() => Err(NotSent::Ended),
+            _ if self.exit().is_some() => Err(NotSent::Ended),
             0 => Ok(()),
             signal if ENDING.contains(&signal) => {
-                let before = end.sent.replace(signal);
+                let before = sent.replace(signal);
                 let code = (BY_SIGNAL + signal).unsigned_abs();
                 // SAFETY: an open handle.
                 match unsafe { TerminateJobObject(self.process.job.as_raw_handle(), code) } {
                     0 => {
-                        end.sent = before;
+                        *sent = before;
                         Err(NotSent::System(io::Error::last_os_error()))
                     }
                     _ => Ok(()),
