@@ -1,6 +1,6 @@
 //! What `-t` says beyond nginx's first line: every mistake at once, and what to do about each.
 
-use weir_tests::{run_cli, skip, CliOutput, Server, Setup};
+use weir_tests::{is_windows, run_cli, skip, CliOutput, Server, Setup};
 
 fn is_weir() -> bool {
     run_cli(&["-v"], "").stderr.contains("(weir/")
@@ -279,11 +279,31 @@ fn servers_that_can_never_be_reached() {
         assert_eq!(said.code, 1, "{}", said.stderr);
         assert!(said.stderr.lines().any(|l| l == error), "{}", said.stderr);
     }
-    for conf in [
-        "events {} http { server { location / { fastcgi_pass u; } } upstream u { server 127.0.0.1; } }",
-        "events {} http { server { location / { fastcgi_pass unix:/x; } } }",
+    let conf = "events {} http { server { location / { fastcgi_pass u; } } upstream u { server 127.0.0.1; } }";
+    assert_eq!(run_cli(&["-t"], conf).code, 0, "{conf}");
+}
+
+/// They need no port, and are refused where the system has none.
+#[test]
+fn unix_sockets_are_told_of_where_there_are_none() {
+    let none = "the unix domain sockets are not supported on this platform";
+    for (part, place) in [
+        ("server { listen unix:a; }", " of the \"listen\" directive"),
+        ("server { location / { fastcgi_pass unix:/x; } }", ""),
+        ("server { location / { proxy_pass http://unix:/x:/y; } }", ""),
+        ("upstream u { server unix:/x; }", ""),
+        ("access_log syslog:server=unix:/x;", ""),
     ] {
-        assert_eq!(run_cli(&["-t"], conf).code, 0, "{conf}");
+        let conf = format!("events {{}}\nhttp {{ {part} }}");
+        let said = run_cli(&["-t"], &conf);
+        assert_eq!(said.code, i32::from(is_windows()), "{}", said.stderr);
+        let is_told = said.stderr.lines().any(|l| {
+            l.contains(none)
+                && l.contains(place)
+                && l.ends_with("nginx.conf:2")
+                && l.contains("unix:")
+        });
+        assert_eq!(is_told, is_windows(), "{part}: {}", said.stderr);
     }
 }
 

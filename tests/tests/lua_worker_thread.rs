@@ -7,7 +7,10 @@ function M.echo(...) return ... end
 function M.count() M.n = M.n + 1 return M.n end
 function M.fails() error("on purpose") end
 function M.raises() error({}) end
-function M.sleeps(time) os.execute("sleep " .. time) return "slept" end
+function M.meets()
+    ngx.shared.d:incr("begun", 1, 0)
+    while not ngx.shared.d:get("go") do end
+end
 function M.until_there(path) while not io.open(path) do end return true end
 function M.there()
     local names = {}
@@ -107,16 +110,21 @@ fn threads_hold_no_worker_and_are_bounded() {
             location /wait { lua_check_client_abort on; content_by_lua_block { ngx.log(ngx.ERR, "waits for ", ngx.var.arg_a)
                 ngx.say(ngx.run_worker_thread("wide", "m", "until_there", "%%DIR%%/" .. ngx.var.arg_a)) } }
             location /row { content_by_lua_block {
-                local begun = ngx.now()
-                local function sleep(pool) return function() return ngx.run_worker_thread(pool, "m", "sleeps", 0.2) end end
-                local function both(pool)
-                    local a, b = ngx.thread.spawn(sleep(pool)), ngx.thread.spawn(sleep(pool))
-                    ngx.thread.wait(a) ngx.thread.wait(b) ngx.update_time()
-                    local took = ngx.now() - begun begun = ngx.now() return took
+                local d = ngx.shared.d
+                local function both(pool, at_once)
+                    d:flush_all()
+                    local function run() return ngx.run_worker_thread(pool, "m", "meets") end
+                    local a, b = ngx.thread.spawn(run), ngx.thread.spawn(run)
+                    repeat ngx.sleep(0.01) until d:get("begun") == at_once
+                    ngx.sleep(0.1)
+                    local begun = d:get("begun")
+                    d:set("go", true) ngx.thread.wait(a) ngx.thread.wait(b)
+                    return begun, d:get("begun")
                 end
-                ngx.say(both("pool") >= 0.4, both("wide") < 0.4) } }"#),
+                local one, all = both("pool", 1)
+                ngx.say(one, all, both("wide", 2)) } }"#),
     );
-    assert_eq!(server.get("/row").text(), "truetrue\n");
+    assert_eq!(server.get("/row").text(), "1222\n");
     let mut one = server.connect();
     one.send(b"GET /wait?a=one HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut other = server.connect();

@@ -157,6 +157,8 @@ fn a_new_process_that_is_stopped_does_not_hold_the_old_one() {
     let before = pid_of(&mut kept[0]);
     kept.iter_mut().for_each(|c| assert_eq!(pid_of(c), before));
     let new = begin(&server, old);
+    // It takes connections before that.
+    expect_soon("it serves", || pid_of(&mut server.connect()) != before);
     let all = all_of(new);
     all.iter().for_each(|pid| signal(*pid, Signal::Stop));
     server.signal(Signal::Quit);

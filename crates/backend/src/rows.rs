@@ -5,7 +5,6 @@ use crate::conf::{BackendConf, BackendLoc, Words};
 use crate::target::{Fixed, Parts, Pass};
 use std::marker::PhantomData;
 use std::sync::Arc;
-use weir_base::addr::parse_endpoint;
 use weir_core::paths::temp_path;
 use weir_http::build::here;
 use weir_http::conf::CoreLoc;
@@ -13,6 +12,7 @@ use weir_http::vars::template;
 use weir_http::Request;
 use weir_module::first::{flag, msec, num, size};
 use weir_module::{name, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
+use weir_runtime::listen::parse_endpoint;
 use weir_script::template::Template;
 use weir_upstream::{Outgoing, Secures, SslRows, UpstreamMain};
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
+use weir_base::addr::{Endpoint, EndpointOptions, Host};
 use weir_base::bytes::starts_with_ignore_case;
 use weir_core::logger::LogLevel;
 use weir_core::{LocalFuture, Session};
@@ -11,6 +11,7 @@ use weir_http::client_watch::unless_client_goes;
 use weir_http::Request;
 use weir_resolve::message::error_text;
 use weir_resolve::{Failed, Question};
+use weir_runtime::listen::parse_endpoint;
 use weir_script::template::Template;
 use weir_upstream::{ad_hoc, Peer, PeerAddr, UpstreamMain, UpstreamRef, WorkerGroup};
 

@@ -5,10 +5,11 @@ use crate::registry::{named_regex, NamedRegex};
 use crate::session::Session;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use weir_base::addr::{parse_endpoint, EndpointOptions, Host};
+use weir_base::addr::{EndpointOptions, Host};
 use weir_base::units;
 use weir_conf::Position;
 use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive, Span};
+use weir_runtime::listen::parse_endpoint;
 use weir_runtime::listen::{ListenAddr, ListenOptions};
 use weir_script::lookup::HostMap;
 

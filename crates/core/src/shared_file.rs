@@ -233,11 +233,11 @@ impl SharedFile {
     /// tells of that.
     fn lock_directory(&self) -> Result<Option<File>, Failure> {
         let path = place(&self.path);
-        let Some(Ok(directory)) = path.parent().map(File::open) else { return Ok(None) };
+        let Some(directory) = path.parent() else { return Ok(None) };
         let end = Instant::now() + PATIENCE;
         loop {
-            match directory.try_lock() {
-                Ok(()) => return Ok(Some(directory)),
+            match files::try_lock_dir(directory) {
+                Ok(lock) => return Ok(Some(lock)),
                 Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(LOOK),
                 Err(TryLockError::WouldBlock) => return Err(Failure::Busy),
                 Err(TryLockError::Error(_)) => return Ok(None),

@@ -7,6 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 use weir_base::date;
+use weir_runtime::listen::may_be_unix;
 use weir_runtime::sockets::UnixDatagram;
 use weir_runtime::{clock, paths, process, tz};
 
@@ -192,6 +193,7 @@ fn parse_tag(tag: &str) -> Result<String, String> {
 fn parse_server(server: &[u8]) -> Result<Target, String> {
     use std::net::ToSocketAddrs;
     if let Some(path) = server.strip_prefix(b"unix:") {
+        may_be_unix()?;
         return Ok(Target::Unix(paths::path(path).into_owned()));
     }
     let text = String::from_utf8_lossy(server);

@@ -1,8 +1,9 @@
 //! The arguments of a `resolver` directive.
 
 use std::net::SocketAddr;
-use weir_base::addr::{parse_endpoint, EndpointOptions, Host};
+use weir_base::addr::{EndpointOptions, Host};
 use weir_base::units;
+use weir_runtime::listen::parse_endpoint;
 
 const PORT: u16 = 53;
 

@@ -4,7 +4,7 @@
 //! Windows has no modes and owners, tells of the last change only with the text's, and of identity what
 //! an open file's volume and index say; each function says what it answers there.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
@@ -391,6 +391,32 @@ pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 #[cfg(not(unix))]
 pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
+}
+
+/// Keeps other processes that ask this out of a directory until what is given is dropped. Windows, where directories
+/// cannot be locked: by a file in it that is nobody else's as long as it is open, and stays.
+///
+/// # Errors
+///
+/// Another process has it, or the system's.
+#[cfg(unix)]
+pub fn try_lock_dir(dir: &Path) -> Result<File, TryLockError> {
+    let dir = File::open(dir).map_err(TryLockError::Error)?;
+    dir.try_lock().map(|()| dir)
+}
+
+#[cfg(not(unix))]
+pub fn try_lock_dir(dir: &Path) -> Result<File, TryLockError> {
+    /// `ERROR_SHARING_VIOLATION`
+    const IS_ANOTHERS: i32 = 32;
+    let mut options = OpenOptions::new();
+    std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, 0);
+    options.write(true).create(true).truncate(false).open(dir.join(".weir-lock")).map_err(|e| {
+        match e.raw_os_error() {
+            Some(IS_ANOTHERS) => TryLockError::WouldBlock,
+            _ => TryLockError::Error(e),
+        }
+    })
 }
 
 /// Makes a directory and those on the way to it, each with these rights, whatever the umask. Windows has

@@ -17,9 +17,40 @@ use std::os::windows::io::AsRawSocket;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::task::{ready, Context, Poll};
+use weir_base::addr::{self, Endpoint, EndpointOptions, Host};
 
 /// Whether several sockets may have one address, among which the system chooses (`reuseport`). Windows: all workers have one.
 pub const HAS_REUSEPORT: bool = cfg!(unix);
+/// Whether there are Unix sockets. Windows: those that it has can be used by nothing here.
+const HAS_UNIX: bool = cfg!(unix);
+
+/// What is said of a Unix socket where there are none; nginx's words, and what to do.
+///
+/// # Errors
+///
+/// There are none.
+pub fn may_be_unix() -> Result<(), &'static str> {
+    const NONE: &str = "the unix domain sockets are not supported on this platform \
+                        (127.0.0.1 and a port take their place)";
+    if HAS_UNIX {
+        Ok(())
+    } else {
+        Err(NONE)
+    }
+}
+
+/// [`addr::parse_endpoint`], which also refuses what this system has not.
+///
+/// # Errors
+///
+/// nginx's word for what is wrong.
+pub fn parse_endpoint(text: &[u8], options: EndpointOptions) -> Result<Endpoint<'_>, &'static str> {
+    let endpoint = addr::parse_endpoint(text, options)?;
+    if let Host::Unix(_) = endpoint.host {
+        may_be_unix()?;
+    }
+    Ok(endpoint)
+}
 
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

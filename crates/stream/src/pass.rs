@@ -7,13 +7,14 @@ use crate::serve::{ERROR, OK};
 use crate::Session;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
+use weir_base::addr::{Endpoint, EndpointOptions, Host};
 use weir_core::logger::LogLevel;
 use weir_core::registry::template;
 use weir_core::{LocalFuture, Session as _};
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
 };
+use weir_runtime::listen::parse_endpoint;
 use weir_runtime::listen::ListenAddr;
 use weir_script::template::Template;
 

@@ -15,11 +15,12 @@ use crate::peers::SID_MAX_BYTES;
 use crate::queue::Rule;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use weir_base::addr::{parse_endpoint, EndpointOptions};
+use weir_base::addr::EndpointOptions;
 use weir_base::units;
 use weir_core::registry::template;
 use weir_core::zones;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Diagnostic, Directive, Row};
+use weir_runtime::listen::parse_endpoint;
 
 /// Of a `queue` that says nothing else.
 const QUEUE_TIMEOUT_MS: u64 = 60_000;

@@ -80,7 +80,8 @@ impl Successor {
 
     /// Waits for the new process; `false` if it does not come, or nothing is left for it.
     pub async fn wait_ready(&self, is_done: impl Fn() -> bool) -> bool {
-        for _ in 0..START_MS / LOOK_MS {
+        let end_ms = clock::mono_ms() + START_MS;
+        while clock::mono_ms() < end_ms {
             if self.is_ready() {
                 return true;
             }

@@ -4,12 +4,13 @@ use super::{AuthSrv, Place, Server};
 use crate::module::MailModule;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, OnceLock};
-use weir_base::addr::{parse_endpoint, EndpointOptions, Host};
+use weir_base::addr::{EndpointOptions, Host};
 use weir_core::block::{self, Build};
 use weir_core::resolver;
 use weir_module::{
     distinct, ArgsExt, Arity, Cf, ConfResult, Context, Diagnostic, Directive, Row, SlotVtable,
 };
+use weir_runtime::listen::parse_endpoint;
 use weir_upstream::PeerAddr;
 use weir_wire::mail::auth_http::header_lines;
 

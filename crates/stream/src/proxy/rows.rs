@@ -6,7 +6,7 @@ use crate::conf::StreamSrv;
 use crate::module::StreamModule;
 use crate::Session;
 use std::sync::Arc;
-use weir_base::addr::{parse_endpoint, EndpointOptions};
+use weir_base::addr::EndpointOptions;
 use weir_core::bind;
 use weir_core::proxy_header::Sent;
 use weir_core::registry::{size_template, template};
@@ -14,6 +14,7 @@ use weir_module::first::{flag, msec, num, size};
 use weir_module::{
     joined_rows, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable,
 };
+use weir_runtime::listen::parse_endpoint;
 use weir_upstream::{Outgoing, Secures, SslRows, UpstreamMain};
 
 const SS: Context = Context::SS;

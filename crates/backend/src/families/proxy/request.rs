@@ -4,12 +4,12 @@ use super::conf::{ProxyLoc, SCHEMES};
 use crate::ask::{Ask, BodyLength};
 use crate::target::{Parts, Pass, Target};
 use std::rc::Rc;
-use weir_base::addr::parse_endpoint;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_base::line;
 use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::Request;
+use weir_runtime::listen::parse_endpoint;
 
 /// The URI that the backend is asked for.
 #[inline]

@@ -3,11 +3,11 @@
 use super::conf::{ProxyLoc, SCHEMES};
 use crate::target::{Parts, Pass};
 use std::rc::Rc;
-use weir_base::addr::parse_endpoint;
 use weir_base::bytes::fmt_u64;
 use weir_core::Session;
 use weir_http::module::{VarArg, Variable};
 use weir_http::Request;
+use weir_runtime::listen::parse_endpoint;
 use weir_wire::http1::names::HeaderId;
 
 pub(crate) static VARIABLES: &[Variable] = &[

@@ -2,12 +2,13 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use weir_base::addr::{parse_endpoint, EndpointOptions, Host};
+use weir_base::addr::{EndpointOptions, Host};
 use weir_base::base64;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_core::logger::LogLevel;
 use weir_resolve::message::error_text;
 use weir_resolve::{Failed, Question, Resolver};
+use weir_runtime::listen::parse_endpoint;
 
 const PORT: u16 = 80;
 const SCHEME: &[u8] = b"http://";
