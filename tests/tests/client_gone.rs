@@ -56,3 +56,16 @@ fn while_it_waits_for_its_turn() {
         server.expect_error("client prematurely closed connection");
     }
 }
+
+/// Each of them could have accepting rest for a while.
+#[test]
+fn clients_that_reset_at_once_keep_nobody_waiting() {
+    let server = Server::start(
+        "error_log %%DIR%%/error.log info; events {} http { server { listen 127.0.0.1:%%PORT_0%%; return 200 ok; } }",
+    );
+    (0..60).for_each(|_| server.connect().reset());
+    let begun = std::time::Instant::now();
+    assert_eq!(server.get("/").text(), "ok");
+    assert!(begun.elapsed().as_secs() < 3, "{:?}\n{}", begun.elapsed(), server.error_log());
+    assert!(!server.error_log().contains("[crit]"), "{}", server.error_log());
+}

@@ -9,8 +9,7 @@ use weir_base::addr::{EndpointOptions, Host};
 use weir_base::units;
 use weir_conf::Position;
 use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive, Span};
-use weir_runtime::listen::parse_endpoint;
-use weir_runtime::listen::{ListenAddr, ListenOptions};
+use weir_runtime::listen::{parse_endpoint, ListenAddr, ListenOptions};
 use weir_script::lookup::HostMap;
 
 /// One `listen`.

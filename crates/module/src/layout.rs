@@ -5,7 +5,7 @@
 //! there a configuration, its logs and the scripts around it are. Of the two layouts in use,
 //! Debian's and that of nginx.org, Debian's keeps relative names and temporary files out of `/etc`
 //! (its prefix is `/usr/share/nginx`, the other's `/etc/nginx`); configuration, logs and pid file are
-//! the same in both.
+//! the same in both. On Windows the name means nothing: a program's files are beside it.
 
 use std::path::Path;
 use std::sync::OnceLock;

@@ -538,8 +538,8 @@ pub enum Peer {
 
 /// Whether `accept` failed because of the connection that was to be taken (accept(2): errors of the
 /// network that were waiting on it), so that the next may succeed at once.
+#[cfg(unix)]
 pub fn concerns_one_connection(e: &io::Error) -> bool {
-    #[cfg(unix)]
     const ERRORS: [i32; 9] = [
         libc::ECONNABORTED,
         libc::EPERM,
@@ -551,17 +551,26 @@ pub fn concerns_one_connection(e: &io::Error) -> bool {
         libc::EHOSTUNREACH,
         libc::ETIMEDOUT,
     ];
-    #[cfg(windows)]
-    use windows_sys::Win32::Networking::WinSock;
-    #[cfg(windows)]
-    const ERRORS: [i32; 5] = [
-        WinSock::WSAECONNABORTED,
-        WinSock::WSAECONNRESET,
-        WinSock::WSAEHOSTUNREACH,
-        WinSock::WSAENETUNREACH,
-        WinSock::WSAETIMEDOUT,
-    ];
     e.raw_os_error().is_some_and(|code| ERRORS.contains(&code))
+}
+
+/// Windows: all but what the process or the listening socket lacks, for its providers tell of a connection that has gone by
+/// codes of their own (wine: 10057).
+#[cfg(windows)]
+pub fn concerns_one_connection(e: &io::Error) -> bool {
+    use windows_sys::Win32::Networking::WinSock;
+    const LACKS: [i32; 9] = [
+        WinSock::WSAEMFILE,
+        WinSock::WSAENOBUFS,
+        WinSock::WSA_NOT_ENOUGH_MEMORY,
+        WinSock::WSANOTINITIALISED,
+        WinSock::WSAENOTSOCK,
+        WinSock::WSAEBADF,
+        WinSock::WSAEINVAL,
+        WinSock::WSAEFAULT,
+        WinSock::WSAEOPNOTSUPP,
+    ];
+    e.raw_os_error().is_some_and(|code| !LACKS.contains(&code))
 }
 
 /// A worker's watch on a socket that others may have open too.

@@ -14,8 +14,7 @@ use weir_core::{LocalFuture, Session as _};
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
 };
-use weir_runtime::listen::parse_endpoint;
-use weir_runtime::listen::ListenAddr;
+use weir_runtime::listen::{parse_endpoint, ListenAddr};
 use weir_script::template::Template;
 
 /// One connection is passed on at most so often.

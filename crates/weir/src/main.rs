@@ -67,7 +67,9 @@ static ALLOCATOR: weir_runtime::memory::Memory = weir_runtime::memory::Memory;
 fn main() -> ExitCode {
     let mut given = std::env::args_os();
     let name = given.next().unwrap_or_default();
-    Layout::choose(Path::new(&name));
+    if paths::HAS_COMMON_FOLDERS {
+        Layout::choose(Path::new(&name));
+    }
     // A link of that name runs scripts, as OpenResty's program does.
     let is_resty = Path::new(&name).file_name().is_some_and(|name| name == "resty");
     let command = is_resty.then(|| b"lua".to_vec());

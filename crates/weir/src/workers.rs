@@ -741,8 +741,11 @@ async fn accept_loop(state: Rc<State>, listener: Arc<Listener>) {
             Err(e) if is_out_of_descriptors(&e) && protocols::spare(&state.worker) => {}
             Err(e) => {
                 let text = format!("accept4() failed ({})", weir_core::os_text(&e));
-                log().log(LogLevel::Crit, None, text.as_bytes());
-                if !listen::concerns_one_connection(&e) {
+                let is_over = listen::concerns_one_connection(&e);
+                // As nginx has it of a client that has gone.
+                let level = if is_over { LogLevel::Error } else { LogLevel::Crit };
+                log().log(level, None, text.as_bytes());
+                if !is_over {
                     timer::sleep_ms(ACCEPT_REST_MS).await;
                 }
             }
