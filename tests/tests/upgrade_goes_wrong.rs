@@ -154,7 +154,7 @@ fn a_new_process_that_is_stopped_does_not_hold_the_old_one() {
     let mut server = Server::start(CONF);
     let old = server.pid();
     // More than find room on the way to a process that does not read.
-    let all = if is_windows() { 2000 } else { 600 };
+    let all = if is_windows() { 1300 } else { 600 };
     let mut kept: Vec<Client> = (0..all).map(|_| server.connect()).collect();
     let before = pid_of(&mut kept[0]);
     kept.iter_mut().for_each(|c| assert_eq!(pid_of(c), before));
