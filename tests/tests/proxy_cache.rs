@@ -96,6 +96,25 @@ fn a_304_to_no_condition_renews_nothing() {
     expect(get(&server, "/", ""), "EXPIRED", "new");
 }
 
+/// What is expired is open still for who has asked, in case it is to be sent after all.
+#[test]
+fn large_answers_are_replaced() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let origin = Origin::start(move |_, conn| {
+        let (expires, sign) = match count.fetch_add(1, Ordering::SeqCst) {
+            0 => ("@60", "a"),
+            _ => ("60", "b"),
+        };
+        conn.reply("200 OK", &format!("X-Accel-Expires: {expires}\r\n"), &sign.repeat(300_000));
+        Next::Keep
+    });
+    let server = start(&origin, "", "");
+    for (status, sign) in [("MISS", "a"), ("EXPIRED", "b"), ("HIT", "b")] {
+        let (got, text) = get(&server, "/", "");
+        assert!(got == status && text == sign.repeat(300_000), "{got}, not {status}: {sign}");
+    }
+}
+
 /// An origin that says how often it was asked, and sends the rest of an answer once it is told to.
 fn gated() -> (Origin, mpsc::Sender<()>) {
     let (go, gate) = mpsc::channel();

@@ -112,8 +112,23 @@ pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
             }
         }
         io::ErrorKind::CrossesDevices => copy(from, to),
+        io::ErrorKind::PermissionDenied => replace_open(from, to),
         _ => Err(e),
     }
+}
+
+/// Where a file that is open is not replaced (Windows on some disks), it may be called otherwise: between the two it is not
+/// there, and a request that looks just then has it from the origin.
+fn replace_open(from: &Path, to: &Path) -> io::Result<()> {
+    let aside = beside(to);
+    std::fs::rename(to, &aside)?;
+    let done = std::fs::rename(from, to);
+    let _ = match done {
+        // It is gone once nobody has it open.
+        Ok(()) => std::fs::remove_file(&aside),
+        Err(_) => std::fs::rename(&aside, to),
+    };
+    done
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
