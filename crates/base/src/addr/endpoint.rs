@@ -56,7 +56,8 @@ impl Endpoint<'_> {
 }
 
 /// Takes `text` apart; the error is nginx's word for what is wrong, as in
-/// `invalid port in "…" of the "listen" directive`.
+/// `invalid port in "…" of the "listen" directive`. What a user says goes through `runtime`'s of the same name, which knows
+/// what the system has.
 pub fn parse_endpoint(text: &[u8], options: EndpointOptions) -> Result<Endpoint<'_>, &'static str> {
     if let Some(rest) = strip_prefix_ignore_case(text, b"unix:") {
         return parse_unix(rest, options);
