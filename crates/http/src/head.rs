@@ -9,6 +9,7 @@ use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::Connection;
 use weir_core::Session;
+use weir_runtime::paths;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::{Connection as Wish, Method, ParseError, Parser, Version};
@@ -25,13 +26,23 @@ pub(crate) fn in_line(r: &Request) -> &'static str {
     }
 }
 
+/// Whether the path is to be brought into its normal form.
+pub(crate) fn is_complex(r: &Request) -> bool {
+    let has_back = || memchr::memchr(b'\\', r.head.path.of(&r.buf)).is_some();
+    r.head.complex_uri || paths::BACKSLASH_SEPARATES && has_back()
+}
+
+pub(crate) fn slashes(merge: bool) -> uri::Slashes {
+    uri::Slashes { merge, back: paths::BACKSLASH_SEPARATES }
+}
+
 /// Path and arguments of a request line that has been read; `false`: the path is none, and nothing
 /// that follows counts.
 pub(crate) fn take_uri(r: &mut Request, core: &CoreSrv) -> bool {
-    if r.head.complex_uri {
+    if is_complex(r) {
         let path = r.head.path.of(&r.buf).to_vec();
         let mut out = std::mem::take(&mut r.uri);
-        let bad = uri::normalize(&path, *core.merge_slashes, &mut out).is_err();
+        let bad = uri::normalize(&path, slashes(*core.merge_slashes), &mut out).is_err();
         r.uri = out;
         if bad {
             r.uri.clear();

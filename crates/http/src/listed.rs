@@ -5,6 +5,7 @@
 //! for HTTP/1; the request line, the joined cookie and the `Host` made of `:authority` are
 //! appended. So every accessor works, and nothing behind this knows the difference.
 
+use crate::head;
 use crate::request::Request;
 use crate::server;
 use weir_core::logger::LogLevel;
@@ -127,10 +128,10 @@ fn path(r: &mut Request, value: Range32) -> Result<(), u16> {
     if !head.take_target(buf, value) {
         return bad_path(r, value);
     }
-    if r.head.complex_uri {
+    if head::is_complex(r) {
         let path = r.head.path.of(&r.buf).to_vec();
         let merge = *r.server().core.merge_slashes;
-        if uri::normalize(&path, merge, &mut r.uri).is_err() {
+        if uri::normalize(&path, head::slashes(merge), &mut r.uri).is_err() {
             r.uri.clear();
             return bad_path(r, value);
         }

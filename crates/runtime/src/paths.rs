@@ -43,6 +43,8 @@ const NO_NAME: &str = "<no name>";
 
 /// Whether names that differ in case alone are one file's.
 pub const IGNORES_CASE: bool = cfg!(windows);
+/// Whether `\` stands between the parts of a path, as `/` does.
+pub const BACKSLASH_SEPARATES: bool = cfg!(windows);
 /// Whether packages put a program's files where all programs have theirs (`/etc`, `/var`), which root alone may change.
 /// Windows: they are beside the program, and anybody may make `\etc`.
 pub const HAS_COMMON_FOLDERS: bool = cfg!(unix);

@@ -18,6 +18,7 @@ use weir_module::{
 use weir_modules::files::{Entry, FileCache, Found};
 use weir_modules::mime::MimeTypes;
 use weir_modules::static_files;
+use weir_runtime::paths as system;
 use weir_wire::http1::request::Method;
 use weir_wire::http1::uri;
 
@@ -163,7 +164,7 @@ fn paths(r: &mut Request, list: &[u8], most: u64) -> Result<Vec<Vec<u8>>, Flow> 
         }
         let mut decoded = Vec::new();
         let is_safe = uri::unsafe_uri(name, &mut decoded).is_ok();
-        let path = [&directory[..], &decoded].concat();
+        let path = [&directory[..], system::below(&decoded)].concat();
         if !is_safe || path.split(|b| *b == b'/').any(|part| part == b"..") {
             return Err(bad(r, "client sent an unsafe concat filename"));
         }

@@ -59,6 +59,8 @@ pub const REQUEST: Target = Target {
     check: request,
 };
 
+const SLASHES: uri::Slashes = uri::Slashes { merge: true, back: false };
+
 fn request(buf: &[u8], random: &mut Random) {
     let limits = Limits {
         first_buffer_bytes: 1 + random.below(300),
@@ -102,7 +104,7 @@ fn complete(head: &RequestHead, buf: &[u8], random: &mut Random) {
     let _ = host(head, buf);
     let _ = framing(head, buf, random.coin());
     let mut path = Vec::new();
-    let plain = uri::normalize(head.path.of(buf), true, &mut path).is_ok();
+    let plain = uri::normalize(head.path.of(buf), SLASHES, &mut path).is_ok();
     if !head.complex_uri {
         // The quick way, which takes the path as it is, is only for paths that are normal.
         assert!(plain && path == head.path.of(buf), "{head:?}");

@@ -2,7 +2,7 @@
 
 use super::Target;
 use crate::random::Random;
-use weir_wire::http1::uri::{exten, normalize, unescape, unsafe_uri};
+use weir_wire::http1::uri::{exten, normalize, unescape, unsafe_uri, Slashes};
 
 pub const TARGET: Target = Target {
     name: "uri",
@@ -25,20 +25,22 @@ pub const TARGET: Target = Target {
 
 fn check(path: &[u8], random: &mut Random) {
     let mut out = Vec::new();
-    let merge = random.coin();
-    if path.first() == Some(&b'/') && normalize(path, merge, &mut out).is_ok() {
+    let (merge, back) = (random.coin(), random.coin());
+    let slashes = Slashes { merge, back };
+    if path.first() == Some(&b'/') && normalize(path, slashes, &mut out).is_ok() {
         assert!(out.first() == Some(&b'/') && out.len() <= path.len());
         assert!(!out.contains(&0) || path.contains(&0));
         let mut segments = out.split(|&b| b == b'/');
         assert!(!segments.any(|s| s == b".." || s == b"."), "{}", out.escape_ascii());
+        assert!(!back || !out.contains(&b'\\'), "{}", out.escape_ascii());
         assert!(!merge || !out.windows(2).any(|w| w == b"//"), "{}", out.escape_ascii());
         if !out.iter().any(|b| b"%?#".contains(b)) {
             let mut again = Vec::new();
-            assert!(normalize(&out, merge, &mut again).is_ok() && again == out);
+            assert!(normalize(&out, slashes, &mut again).is_ok() && again == out);
         }
     } else {
         // Paths that do not begin with a slash never come from a request; they must not panic.
-        let _ = normalize(path, merge, &mut out);
+        let _ = normalize(path, slashes, &mut out);
     }
     let _ = exten(path);
     let _ = unsafe_uri(path, &mut out);

@@ -5,6 +5,7 @@ use std::fs::{self, File, FileType};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use weir_runtime::files::Identity;
 use weir_runtime::{files, paths};
 
 /// The status that a failure is answered with.
@@ -274,9 +275,17 @@ pub(super) struct Transfer {
     pub(super) access: u32,
 }
 
+/// Whether a name is another's, or below it, also where one folder has several (by the case of letters on Windows, by
+/// links on the way): a tree that is copied into itself has no end.
+fn is_within(path: &Path, folder: &Path) -> bool {
+    let own = Identity::at(folder).ok();
+    let is_it = |p: &Path| own.is_some() && Identity::at(p).ok() == own;
+    path.starts_with(folder) || path.ancestors().any(is_it)
+}
+
 pub(super) fn transfer(t: Transfer) -> Done {
     let (from, to) = (plain(&t.from), plain(&t.to));
-    if from == to || t.is_collection && (to.starts_with(&from) || from.starts_with(&to)) {
+    if from == to || t.is_collection && (is_within(&to, &from) || is_within(&from, &to)) {
         let e = io::Error::new(io::ErrorKind::InvalidInput, "both are in the same place");
         return Err(Failure::with("rename", &to, e, 403)).into();
     }

@@ -16,8 +16,17 @@ enum State {
     DotDot,
 }
 
+/// What is done with slashes.
+#[derive(Clone, Copy, Debug)]
+pub struct Slashes {
+    /// Adjacent ones become one.
+    pub merge: bool,
+    /// A backslash, escaped or not, is one, as in nginx for Windows: to the system it is, whatever a path goes to.
+    pub back: bool,
+}
+
 /// Writes the normal form of `path` to `out`, which is cleared first. Stops at a `?` or `#`.
-pub fn normalize(path: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<(), BadUri> {
+pub fn normalize(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) -> Result<(), BadUri> {
     out.clear();
     out.reserve(path.len());
     let mut state = State::Usual;
@@ -41,7 +50,10 @@ pub fn normalize(path: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<
             }
             _ => {}
         }
-        state = step(state, byte, merge_slashes, out)?;
+        if slashes.back && byte == b'\\' {
+            byte = b'/';
+        }
+        state = step(state, byte, slashes.merge, out)?;
     }
     match state {
         State::Dot => {
@@ -158,6 +170,20 @@ fn leaves_root(path: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    const MERGED: Slashes = Slashes { merge: true, back: false };
+
+    #[test]
+    fn backslashes_where_they_are_slashes() {
+        let back = Slashes { back: true, ..MERGED };
+        let mut out = Vec::new();
+        for (path, normal) in [("/a\\b", "/a/b"), ("/a%5c..%5Cb", "/b"), ("/a/\\%5c/b", "/a/b")] {
+            assert_eq!(normalize(path.as_bytes(), back, &mut out), Ok(()), "{path}");
+            assert_eq!(out, normal.as_bytes());
+        }
+        assert_eq!(normalize(b"/..%5cx", back, &mut out), Err(BadUri));
+        assert_eq!(normalize(b"/..%5cx", MERGED, &mut out), Ok(()));
+    }
+
     #[test]
     fn normal_forms() {
         for (path, merged, kept) in [
@@ -184,7 +210,8 @@ mod tests {
         ] {
             for (merge, want) in [(true, merged), (false, kept)] {
                 let mut out = Vec::new();
-                assert_eq!(normalize(path.as_bytes(), merge, &mut out), Ok(()), "{path}");
+                let slashes = Slashes { merge, back: false };
+                assert_eq!(normalize(path.as_bytes(), slashes, &mut out), Ok(()), "{path}");
                 assert_eq!(String::from_utf8_lossy(&out), want, "{path} merge {merge}");
             }
         }
@@ -194,7 +221,7 @@ mod tests {
     fn refused_paths() {
         for path in ["/..", "/../a", "/a/../../b", "/%2e%2e", "/%", "/%4", "/%zz", "/%00", "/a%4"] {
             let mut out = Vec::new();
-            assert_eq!(normalize(path.as_bytes(), true, &mut out), Err(BadUri), "{path}");
+            assert_eq!(normalize(path.as_bytes(), MERGED, &mut out), Err(BadUri), "{path}");
         }
     }
 
