@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 use weir_tests::{
-    binary, expect_soon, free_port, listens_on, skip, tools, CliOutput, Peer, Server, Setup,
+    binary, expect_soon, free_port, listens_on, skip, tools, CliOutput, Peer, Server, Setup, Signal,
 };
 
 fn weir(dir: &Path, words: &[&str]) -> CliOutput {
@@ -89,6 +89,84 @@ fn a_service_lives_and_ends() {
     assert_eq!(removed.code, 0, "{}", removed.stderr);
     assert!(!listens_on(port));
     assert!(service("start").stderr.contains("does not exist"));
+}
+
+#[test]
+fn a_service_is_upgraded_as_often_as_one_likes() {
+    let setup = Setup::new("");
+    let dir = setup.dir();
+    if !has_services(dir) {
+        return;
+    }
+    let _stays = Server::start("events {} http { server { listen 127.0.0.1:%%PORT_0%%; } }");
+    let port = free_port();
+    let name = format!("weir upgrades {}", std::process::id());
+    let service = |order: &str| {
+        let done = weir(dir, &["service", order, "-n", &name]);
+        assert_eq!(done.code, 0, "{order}: {}", done.stderr);
+    };
+    let home = dir.join("home");
+    std::fs::create_dir_all(home.join("logs")).unwrap();
+    let conf = |text: &str| {
+        let text = format!(
+            "error_log logs/error.log info; events {{}} http {{ server {{ listen 127.0.0.1:{port};
+             location / {{ return 200 {text}; }}
+             location /slow {{ limit_rate 1k; root .; }} }} }}"
+        );
+        std::fs::write(home.join("my.conf"), text).unwrap();
+    };
+    std::fs::write(home.join("slow"), [b'x'; 1 << 20]).unwrap();
+    conf("one");
+    let made = weir(dir, &["service", "install", "-n", &name, "-p", "home", "-c", "my.conf"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    service("start");
+    let get = || Peer::Tcp(port).get("/").text();
+    let log = || std::fs::read_to_string(home.join("logs/error.log")).unwrap_or_default();
+    let pid = || std::fs::read_to_string(home.join("logs/nginx.pid")).unwrap_or_default();
+    let is_begun = || pid().ends_with('\n');
+    expect_soon("it serves", || is_begun() && get() == "one");
+    let next = |text: &str| {
+        let before = pid();
+        conf(text);
+        service("upgrade");
+        expect_soon("the next program", || is_begun() && pid() != before && get() == text);
+    };
+    // What the one that is replaced has to serve yet: it is not the one that is told something.
+    let hold = || {
+        let mut slow = Peer::Tcp(port).connect();
+        slow.send_get("/slow");
+        assert!(slow.read_until(b"\r\n\r\n").starts_with(b"HTTP/1.1 200"));
+        slow
+    };
+    let is_alone = || !home.join("logs/nginx.pid.oldbin").exists();
+    for (round, text) in ["two", "three", "four"].iter().enumerate() {
+        let slow = hold();
+        next(text);
+        let text = format!("reloaded{round}");
+        conf(&text);
+        service("reload");
+        expect_soon("the new configuration", || get() == text);
+        assert!(!is_alone());
+        drop(slow);
+        expect_soon("the end of the one before", is_alone);
+    }
+    let slow = hold();
+    next("five");
+    drop(slow);
+    service("stop");
+    assert!(!listens_on(port) && pid().is_empty(), "{}", log());
+    service("start");
+    // Who dies takes the service with it, whatever those before it have to serve: the system starts it again. (Wine does
+    // not, and has it run for ever.)
+    let slow = hold();
+    next("six");
+    drop(slow);
+    expect_soon("the end of the one before", is_alone);
+    let _slow = hold();
+    next("seven");
+    weir_tests::signal(pid().trim().parse().unwrap(), Signal::Kill);
+    expect_soon("the service's end", || log().matches("taken over has died").count() == 2);
+    expect_soon("the end of all of it", || !listens_on(port));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::logs::Logs;
 use crate::orphan::Orphan;
 use crate::serving::Serving;
 use crate::sockets::Sockets;
-use crate::upgrade;
+use crate::upgrade::{self, Upgrade};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_conf::{BundleLoader, Sources};
@@ -23,7 +23,7 @@ use weir_runtime::handover;
 use weir_runtime::packets::Packets;
 use weir_runtime::signals::{Signal, Waiter, Wake};
 use weir_runtime::sockets::{AsRawFd, OwnedFd, UnixStream};
-use weir_runtime::{files, process, trusted};
+use weir_runtime::{files, process, service, trusted};
 
 /// How often a process that is ending, or a worker that may have ended, is looked at.
 const LOOK_MS: u64 = 100;
@@ -58,17 +58,16 @@ pub fn single(
             }
             Wake::Signal(Signal::Usr1) => serving.reopen_logs(),
             Wake::Signal(Signal::Usr2) if !ending => {
-                let log = &serving.generation.error_log;
-                upgrade::begin(&mut upgrade, &serving.sockets, &pid_file, log);
+                begin_upgrade(&mut upgrade, &serving, &pid_file);
                 // One way only, and one who hears that the other side is ready.
                 if successor.is_none() {
-                    successor = upgrade.as_ref().map(upgrade::Upgrade::successor);
+                    successor = upgrade.as_ref().map(Upgrade::successor);
                     successor.iter().for_each(|s| serving.offer(s));
                 }
             }
             Wake::Signal(Signal::Quit | Signal::Winch) => {
                 log(&serving.generation, LogLevel::Notice, "gracefully shutting down");
-                serving.remove_unix_files(&upgrade);
+                serving.remove_unix_files(&upgrade, &pid_file);
                 serving.quit(successor.clone());
                 ending = true;
             }
@@ -100,6 +99,16 @@ pub fn single(
     serving.hand_on(successor.as_deref(), true);
     serving.finish(&upgrade, &pid_file);
     Ok(())
+}
+
+fn begin_upgrade(upgrade: &mut Option<Upgrade>, serving: &Serving, pid_file: &Option<PathBuf>) {
+    let log = &serving.generation.error_log;
+    if service::is_one() {
+        // Nobody would tell it to end.
+        let text = b"a service without a master is not upgraded: stop and start it";
+        return log.log(LogLevel::Crit, None, text);
+    }
+    upgrade::begin(upgrade, &serving.sockets, pid_file, log);
 }
 
 /// How long the main thread of a serving process may wait.
@@ -185,7 +194,7 @@ fn reload_single(paths: &Paths, serving: &mut Serving, logs: &mut Logs) {
 }
 
 /// Removes the pid file: under its other name while a new program runs beside this one.
-pub fn remove_pid(upgrade: &Option<upgrade::Upgrade>, path: &Option<PathBuf>) {
+pub fn remove_pid(upgrade: &Option<Upgrade>, path: &Option<PathBuf>) {
     let path = match upgrade {
         Some(u) => u.moved_to().or(path.as_ref()),
         None => path.as_ref(),
@@ -243,14 +252,14 @@ pub fn log_changes(gen: &Generation, changes: &Changes) {
 
 impl Serving {
     /// Another program that has the sockets too goes on with them.
-    fn remove_unix_files(&self, upgrade: &Option<upgrade::Upgrade>) {
-        if upgrade.is_none() && !upgrade::predecessor_runs() {
+    fn remove_unix_files(&self, upgrade: &Option<Upgrade>, pid_file: &Option<PathBuf>) {
+        if upgrade.is_none() && !upgrade::predecessor_serves(pid_file) {
             self.sockets.remove_unix_files(None);
         }
     }
 
-    fn finish(&self, upgrade: &Option<upgrade::Upgrade>, pid_file: &Option<PathBuf>) {
-        self.remove_unix_files(upgrade);
+    fn finish(&self, upgrade: &Option<Upgrade>, pid_file: &Option<PathBuf>) {
+        self.remove_unix_files(upgrade, pid_file);
         remove_pid(upgrade, pid_file);
         log(&self.generation, LogLevel::Notice, "exit");
     }

@@ -37,6 +37,7 @@ mod serving;
 mod shares;
 mod ship;
 mod sockets;
+mod stands;
 mod top;
 mod trace;
 mod upgrade;

@@ -15,6 +15,7 @@ use crate::load::{self, Loaded, Paths};
 use crate::logs::Logs;
 use crate::orphan;
 use crate::sockets::{Sockets, MASTER_DRAIN_MS};
+use crate::stands::Succession;
 use crate::upgrade::{self, Upgrade};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -97,6 +98,8 @@ struct Master<'a> {
     kill_at_ms: Option<u64>,
     phase: Phase,
     upgrade: Option<Upgrade>,
+    /// Another program serves in this service's place.
+    succession: Option<Succession>,
 }
 
 /// Runs until told to end.
@@ -129,6 +132,7 @@ pub fn master(
         kill_at_ms: None,
         phase: Phase::Serving,
         upgrade: None,
+        succession: None,
     };
     while !m.tend() {
         let children = m.child.iter().chain(&m.leaving);
@@ -141,9 +145,7 @@ pub fn master(
     }
     m.remove_unix_files();
     remove_pid(&m.upgrade, &m.pid_file);
-    if service::is_main() {
-        m.stand_for_successor();
-    }
+    m.stand_for_successors();
     m.log(LogLevel::Notice, "exit");
     Ok(())
 }
@@ -155,6 +157,7 @@ impl Master<'_> {
 
     fn handle(&mut self, signal: Signal) {
         log_signal(&self.kept.error_log, signal, self.waiter.sender());
+        self.succession.iter_mut().for_each(|s| s.say(signal));
         match signal {
             Signal::Hup if self.phase == Phase::Resting => self.wake_up(),
             Signal::Hup if self.phase == Phase::Serving => self.reload(),
@@ -227,6 +230,7 @@ impl Master<'_> {
             self.tell(Signal::Kill);
         }
         if self.is_to_quit() {
+            self.succession = self.upgrade.as_ref().and_then(Succession::begin);
             self.end(Signal::Quit);
         }
         self.sockets.close_left(MASTER_DRAIN_MS);
@@ -239,32 +243,26 @@ impl Master<'_> {
         service::is_one() && self.phase == Phase::Serving && is_taken()
     }
 
-    /// The system's service is this process: as long as another program serves in its place, it says to that what it is
-    /// told, and ends with it.
-    fn stand_for_successor(&mut self) {
-        while let Some(upgrade) = &mut self.upgrade {
+    /// The system's service is this process: as long as other programs serve in its place, it says to them what it is told,
+    /// and ends with the last.
+    fn stand_for_successors(&mut self) {
+        while let Some(succession) = self.succession.as_mut().filter(|s| s.is_alive()) {
             match self.waiter.wait(None, None) {
                 Wake::Signal(Signal::Chld) => {}
                 Wake::Signal(signal) => {
                     log_signal(&self.kept.error_log, signal, None);
-                    // One that has just ended is told of.
-                    let _ = signals::send(upgrade.pid(), signal);
-                    continue;
+                    succession.say(signal);
                 }
                 Wake::Ready | Wake::Timeout => continue,
             }
             while let Some((pid, exit)) = process::reap() {
-                if pid != upgrade.pid() || upgrade.goes_on() {
-                    continue;
-                }
-                if exit == Exit::Code(0) {
-                    return;
-                }
-                self.log(LogLevel::Alert, "the program that had taken over has died, exiting");
-                // Without a word to the system, which then starts the service again.
-                logger::settle();
-                std::process::exit(1);
+                succession.ended(pid, exit, &self.kept.error_log);
             }
+        }
+        if self.succession.as_ref().is_some_and(Succession::has_failed) {
+            // Without a word to the system, which then starts the service again.
+            logger::settle();
+            std::process::exit(1);
         }
     }
 
@@ -294,7 +292,7 @@ impl Master<'_> {
     }
 
     fn remove_unix_files(&self) {
-        if self.upgrade.is_none() && !upgrade::predecessor_runs() {
+        if self.upgrade.is_none() && !upgrade::predecessor_serves(&self.pid_file) {
             self.sockets.remove_unix_files(None);
         }
     }
@@ -303,6 +301,7 @@ impl Master<'_> {
         while let Some((pid, exit)) = process::reap() {
             if upgrade::ended(&mut self.upgrade, pid) {
                 self.tell_of_successor();
+                self.end_with_successor(pid, exit);
                 continue;
             }
             if programs::ended(pid, exit, &self.kept.error_log) {
@@ -318,6 +317,15 @@ impl Master<'_> {
                 RESPAWNED.fetch_add(1, Ordering::Relaxed);
             }
             self.start_at_ms = child.started_ms + RESTART_REST_MS;
+        }
+    }
+
+    /// Nobody takes new connections any more, however long this service's last ones would stay.
+    fn end_with_successor(&mut self, pid: i32, exit: Exit) {
+        let Some(succession) = &mut self.succession else { return };
+        succession.ended(pid, exit, &self.kept.error_log);
+        if succession.has_failed() {
+            self.end(Signal::Term);
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_runtime::listen::{self, Listener};
 use weir_runtime::packets::Packets;
-use weir_runtime::{files, process, succession, trusted};
+use weir_runtime::{files, process, service, succession, trusted};
 
 /// Who has asked for an upgrade waits so long for its beginning, and for a new program that serves.
 const BEGINS: Duration = Duration::from_secs(10);
@@ -44,12 +44,9 @@ impl Upgrade {
         self.moved.as_ref().is_some_and(|(_, at)| number_in(at) == Some(self.pid))
     }
 
-    /// It has ended; whether another program had taken its place before, which is watched from now on.
-    pub fn goes_on(&mut self) -> bool {
-        let next = self.moved.as_ref().and_then(|(_, at)| number_in(at));
-        let next = next.filter(|next| *next != self.pid && process::watch(*next).is_ok());
-        self.pid = next.unwrap_or(self.pid);
-        next.is_some()
+    /// Where it writes its number.
+    pub fn pid_file(&self) -> Option<&PathBuf> {
+        self.moved.as_ref().map(|(_, at)| at)
     }
 
     /// Where this program's pid file is now.
@@ -71,7 +68,7 @@ pub fn begin(
     pid_file: &Option<PathBuf>,
     log: &ErrorLog,
 ) {
-    if upgrade.is_some() || predecessor_runs() {
+    if upgrade.is_some() || predecessor_serves(pid_file) {
         let text = "the changing binary signal is ignored: you should shutdown or terminate \
                     before either old or new binary's process";
         return log.log(LogLevel::Crit, None, text.as_bytes());
@@ -140,10 +137,10 @@ pub fn may_begin(pid_file: &Path) -> Result<(), String> {
     }
 }
 
-/// The number in a pid file.
-fn number_in(pid_file: &Path) -> Option<i32> {
+/// The number in a pid file, once all of it is there.
+pub fn number_in(pid_file: &Path) -> Option<i32> {
     let text = files::read_at_most(pid_file, PID_MAX_BYTES).ok()?;
-    std::str::from_utf8(&text).ok()?.trim().parse().ok()
+    std::str::from_utf8(&text).ok()?.strip_suffix('\n')?.trim().parse().ok()
 }
 
 /// Waits until another program than that process has written the pid file, which it does once it listens by a
@@ -178,9 +175,12 @@ pub fn wait(pid_file: &Path, pid: i32) -> Result<i32, String> {
 /// The program that started this one to take its place.
 static PREDECESSOR: OnceLock<u32> = OnceLock::new();
 
-/// Whether the program that this one is to replace still runs.
-pub fn predecessor_runs() -> bool {
-    PREDECESSOR.get().is_some_and(|pid| process::parent_pid() == *pid)
+/// Whether the program that this one is to replace still serves. A service's first process stays after that; it has taken
+/// its pid file away by then.
+pub fn predecessor_serves(pid_file: &Option<PathBuf>) -> bool {
+    let runs = PREDECESSOR.get().is_some_and(|pid| process::parent_pid() == *pid);
+    let stays = || service::is_one() && pid_file.as_ref().is_some_and(|p| !old_name(p).exists());
+    runs && !stays()
 }
 
 /// Takes the sockets that an older program has handed over. To be called before this program has opened anything.
