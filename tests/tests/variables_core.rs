@@ -12,7 +12,8 @@ fn a_table_of_variables() {
                 if ($arg_v = b) { return 200 "$binary_remote_addr"; }
                 if ($arg_v = c) { return 200 "$content_length|$content_type"; }
                 if ($arg_v = d) { return 200 "$cookie_a|$cookie_b|$http_cookie|$cookie_none"; }
-                if ($arg_v = e) { return 200 "$document_root|$request_filename|$document_uri|$realpath_root"; }
+                if ($arg_v = e) { return 200 "$document_root|$request_filename|$document_uri"; }
+                if ($arg_v = m) { return 200 $realpath_root; }
                 if ($arg_v = f) { return 200 "$host|$http_host|$hostname|$server_name|$server_addr|$server_port"; }
                 if ($arg_v = g) { return 200 "$remote_addr|$remote_port|$remote_user"; }
                 if ($arg_v = h) { return 200 "$request|$request_method|$request_uri|$server_protocol|$scheme|$https"; }
@@ -32,13 +33,16 @@ fn a_table_of_variables() {
         ("/?v=b", "", "\u{7f}\0\0\u{1}".into()),
         ("/?v=c", "Content-Length: 0\r\nContent-Type: a/b\r\n", "0|a/b".into()),
         ("/?v=d", "Cookie: a=1; b=2\r\nCookie: c=3\r\n", "1|2|a=1; b=2; c=3|".into()),
-        ("/p%20q?v=e", "", format!("{dir}/html|{dir}/html/p q|/p q|{dir}/html")),
+        ("/p%20q?v=e", "", format!("{dir}/html|{dir}/html/p q|/p q")),
         ("/?v=h", "", "GET /?v=h HTTP/1.1|GET|/?v=h|HTTP/1.1|http|".into()),
         ("/?v=i", "User-Agent: me\r\nX-Y-Z: 1\r\n", "me|1|".into()),
         ("/z?x=%20", "", "%20y/z".into()),
     ] {
         assert_eq!(server.get_with(path, headers).text(), text, "{path}");
     }
+    // Windows names the drive, and has its own separators.
+    let real = server.get("/?v=m").text();
+    assert_eq!(real.trim_start_matches("Z:").replace('\\', "/"), format!("{dir}/html"), "{real}");
     let hosts = server.get("/?v=f").text();
     assert!(hosts.starts_with("localhost|localhost|"), "{hosts}");
     assert!(hosts.ends_with(&format!("|name.test|127.0.0.1|{port}")), "{hosts}");

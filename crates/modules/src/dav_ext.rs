@@ -228,7 +228,7 @@ fn known(path: &Path) -> Known {
 fn known_here(path: &Path) -> Known {
     let plain: PathBuf = path.components().collect();
     for dir in plain.ancestors().skip(1) {
-        if let (Ok(real), Ok(rest)) = (fs::canonicalize(dir), plain.strip_prefix(dir)) {
+        if let (Ok(real), Ok(rest)) = (paths::real(dir), plain.strip_prefix(dir)) {
             let path = paths::bytes(&real.join(rest)).to_vec();
             return Known { path, collection: paths::bytes(&real).to_vec() };
         }

@@ -91,6 +91,18 @@ pub fn join(folder: &Path, name: impl AsRef<Path>) -> PathBuf {
     path
 }
 
+/// The path by which the system knows it, without links.
+///
+/// # Errors
+///
+/// The system's: there is nothing.
+pub fn real(at: &Path) -> std::io::Result<PathBuf> {
+    let real = std::fs::canonicalize(at)?;
+    #[cfg(windows)]
+    let real = path(&names::short_form(bytes(&real))).into_owned();
+    Ok(real)
+}
+
 /// What a URI adds to the path of a folder: itself, or what names nothing where the system would take it for
 /// something else than it says.
 #[cfg(unix)]

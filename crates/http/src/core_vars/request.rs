@@ -125,7 +125,7 @@ pub(crate) fn realpath_root(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) ->
     let mut root = Vec::new();
     document_root(r, arg, &mut root);
     let path = paths::path(&root);
-    match std::fs::canonicalize(&path) {
+    match paths::real(&path) {
         Ok(real) => some(out, paths::bytes(&real)),
         Err(e) => {
             let why = weir_conf::messages::os_error(&e);

@@ -26,6 +26,20 @@ pub(super) fn is_plain_uri(uri: &[u8]) -> bool {
     !uri.contains(&b'\\') && uri.split(|b| *b == b'/').all(is_plain_part)
 }
 
+/// A path in the system's longest form (`\\?\C:\x`, `\\?\UNC\host\x`), in which `/` is part of a name, as all others say it.
+/// One that would lead elsewhere then stays.
+pub(super) fn short_form(path: &[u8]) -> Vec<u8> {
+    let Some(rest) = path.strip_prefix(br"\\?\") else { return path.to_vec() };
+    let short = match rest.strip_prefix(br"UNC\") {
+        Some(share) => [br"\\", share].concat(),
+        None => rest.to_vec(),
+    };
+    match is_plain(&short) && is_whole(&short) {
+        true => short,
+        false => path.to_vec(),
+    }
+}
+
 /// Whether a name says the whole way: from a drive, or from its root.
 pub fn is_whole(name: &[u8]) -> bool {
     matches!(name, [b'/' | b'\\', ..] | [b'a'..=b'z' | b'A'..=b'Z', b':', ..])
@@ -229,6 +243,20 @@ mod tests {
         "/.",
         "/a/../b",
     ];
+
+    #[test]
+    fn the_longest_form_is_said_shortly() {
+        for (long, short) in [
+            (r"\\?\C:\a b\c", r"C:\a b\c"),
+            (r"\\?\UNC\host\share\x", r"\\host\share\x"),
+            (r"C:\x", r"C:\x"),
+            (r"\\?\C:\x.", r"\\?\C:\x."),
+            (r"\\?\C:\con\x", r"\\?\C:\con\x"),
+            (r"\\?\Volume{1-2}\x", r"\\?\Volume{1-2}\x"),
+        ] {
+            assert_eq!(short_form(long.as_bytes()), short.as_bytes());
+        }
+    }
 
     #[test]
     fn what_leads_elsewhere_is_refused() {
