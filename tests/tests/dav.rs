@@ -9,7 +9,8 @@ const CONF: &str = "events {} http { access_log off; client_body_temp_path %%DIR
         location /group/ { create_full_put_path on; dav_access user:rw group:rw all:r; }
         location /deep/ { min_delete_depth 3; }
         location /i/ { alias %%DIR%%/www/; }
-        location /none/ { dav_methods off; } } }";
+        location /none/ { dav_methods off; }
+        location /slow/ { alias %%DIR%%/www/; limit_rate 400k; limit_rate_after 1; } } }";
 
 fn start() -> Server {
     let server = Setup::new(CONF).file("www/a", "one").file("www/tree/x", "x").start();
@@ -68,6 +69,37 @@ fn files_are_put() {
     assert_eq!(server.read("www/chunks"), "abcde");
     assert_eq!(send(&server, "PUT", "/empty", "", "").status, 201);
     assert_eq!(server.read("www/empty"), "");
+}
+
+#[test]
+fn what_is_being_downloaded_is_replaced() {
+    let server = start();
+    let text = |sign: &str| sign.repeat(200_000);
+    std::fs::write(server.dir().join("www/from"), text("m")).unwrap();
+    let put = |sign: &str| send(&server, "PUT", "/file", "", &text(sign)).status;
+    assert_eq!(put("a"), 201);
+    let over = |method: &str, from: &str| {
+        let to = format!("Destination: http://localhost:{}/file\r\n", server.port(0));
+        send(&server, method, from, &to, "").status
+    };
+    std::fs::write(server.dir().join("www/other"), text("c")).unwrap();
+    for (sign, replace) in [
+        ("b", &(|| put("b")) as &dyn Fn() -> u16),
+        ("c", &|| over("COPY", "/other")),
+        ("m", &|| over("MOVE", "/from")),
+    ] {
+        let before = server.get("/file").text();
+        let mut slow = server.connect();
+        slow.send_get("/slow/file");
+        slow.read_until(b"\r\n\r\n");
+        assert_eq!(replace(), 204, "{sign}");
+        assert_eq!(server.get("/file").text(), text(sign));
+        assert!(slow.read_exactly(before.len()) == Some(before.into_bytes()), "{sign}");
+    }
+    // Nothing is left beside it.
+    let names = std::fs::read_dir(server.dir().join("www")).unwrap();
+    let names: Vec<_> = names.map(|e| e.unwrap().file_name()).collect();
+    assert!(names.iter().all(|n| !n.to_string_lossy().starts_with("file.")), "{names:?}");
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl Drop for Spool {
 
 /// Renames, making the directories on the way, and copying where the two are on different disks.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    let e = match std::fs::rename(from, to) {
+    let e = match files::supplant(from, to, beside) {
         Ok(()) => return Ok(()),
         Err(e) => e,
     };
@@ -112,32 +112,17 @@ pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
             }
         }
         io::ErrorKind::CrossesDevices => copy(from, to),
-        io::ErrorKind::PermissionDenied => replace_open(from, to),
         _ => Err(e),
     }
 }
 
-/// Where a file that is open is not replaced (Windows on some disks), it may be called otherwise: between the two it is not
-/// there, and a request that looks just then has it from the origin.
-fn replace_open(from: &Path, to: &Path) -> io::Result<()> {
-    let aside = beside(to);
-    std::fs::rename(to, &aside)?;
-    let done = std::fs::rename(from, to);
-    let _ = match done {
-        // It is gone once nobody has it open.
-        Ok(()) => std::fs::remove_file(&aside),
-        Err(_) => std::fs::rename(&aside, to),
-    };
-    done
-}
-
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let beside = beside(to);
-    let copied = std::fs::copy(from, &beside).and_then(|_| std::fs::rename(&beside, to));
+    let aside = beside(to);
+    let copied = std::fs::copy(from, &aside).and_then(|_| files::supplant(&aside, to, beside));
     match copied {
         Ok(()) => std::fs::remove_file(from),
         Err(e) => {
-            let _ = std::fs::remove_file(&beside);
+            let _ = std::fs::remove_file(&aside);
             Err(e)
         }
     }

@@ -5,6 +5,7 @@ use std::fs::{self, File, FileType};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use weir_cache::spool;
 use weir_runtime::files::Identity;
 use weir_runtime::{files, paths};
 
@@ -112,7 +113,7 @@ fn dir_access(access: u32) -> u32 {
 
 /// Renames a file; from one disk to another it is copied.
 fn relocate(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::rename(from, to) {
+    match files::supplant(from, to, spool::beside) {
         Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {
             copy_file(from, to)?;
             fs::remove_file(from)
@@ -123,12 +124,12 @@ fn relocate(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Copies a file's content, rights and date; it appears whole, in the place of what was there.
 fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
-    let beside = weir_cache::spool::beside(to);
+    let beside = spool::beside(to);
     let copied = fs::copy(from, &beside).and_then(|_| {
         let modified = fs::metadata(from)?.modified()?;
         // Its rights may forbid writing; the date is the owner's to set.
         files::set_modified(&beside, modified)?;
-        fs::rename(&beside, to)
+        files::supplant(&beside, to, spool::beside)
     });
     if copied.is_err() {
         // What was not copied whole is not left there.
