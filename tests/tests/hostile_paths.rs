@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use weir_tests::{is_windows, Server, Setup};
+use weir_tests::{is_windows, Next, Origin, Server, Setup};
 
 /// Nobody is to read it, and everything that is kept from clients has it.
 const SECRET: &str = "nobody reads this";
@@ -282,6 +282,37 @@ fn backslashes_lead_nowhere_else() {
     }
     let (_, answer) = ask(&server, "GET", "/js/??a.js,b/c.js", "");
     assert!(answer.ends_with("ac"), "{answer}");
+}
+
+/// What a location has seen is what a server behind is sent, to which a backslash may be no slash: what one that refuses
+/// stands for would be reached by a location that does not, and its answers kept under another's name.
+#[test]
+fn a_server_behind_is_sent_what_locations_have_seen() {
+    let origin = Origin::start(|request, conn| {
+        conn.reply("200 OK", "", request.target());
+        Next::Keep
+    });
+    let server = Setup::new(
+        "events {} http { proxy_cache_path %%DIR%%/cache keys_zone=c:1m; server { listen 127.0.0.1:%%PORT_0%%;
+            location /closed/ { deny all; }
+            location /open/ { proxy_pass http://%%O%%; }
+            location /kept/ { proxy_cache c; proxy_cache_key $uri; proxy_cache_valid 1m; proxy_pass http://%%O%%; } } }",
+    )
+    .set("O", origin.address())
+    .start();
+    for (path, windows) in [
+        ("/closed/..\\open/x?a", "/open/x?a"),
+        ("/closed/..%5Copen/%20x", "/open/%20x"),
+        ("/kept/evil\\..\\victim", "/kept/victim"),
+    ] {
+        let (status, answer) = ask(&server, "GET", path, "");
+        match is_windows() {
+            true => assert!(status == 200 && answer.ends_with(windows), "{path}: {answer}"),
+            false => assert!(status == 403 || answer.ends_with(path), "{path}: {answer}"),
+        }
+    }
+    let (_, answer) = ask(&server, "GET", "/kept/victim", "");
+    assert!(answer.ends_with("/kept/victim"), "{answer}");
 }
 
 /// A folder has several names where case is nothing; a tree that is copied into itself would have no end.

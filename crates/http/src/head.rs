@@ -32,20 +32,30 @@ pub(crate) fn is_complex(r: &Request) -> bool {
     r.head.complex_uri || paths::BACKSLASH_SEPARATES && has_back()
 }
 
-pub(crate) fn slashes(merge: bool) -> uri::Slashes {
-    uri::Slashes { merge, back: paths::BACKSLASH_SEPARATES }
+/// Brings the path into its normal form.
+///
+/// # Errors
+///
+/// It has none; the URI is empty.
+pub(crate) fn normalize(r: &mut Request, merge: bool) -> Result<(), uri::BadUri> {
+    let path = r.head.path.of(&r.buf).to_vec();
+    let slashes = uri::Slashes { merge, back: paths::BACKSLASH_SEPARATES };
+    if slashes.back && uri::has_backslash(&path) {
+        // To a server behind it may be no slash: that gets what locations have seen.
+        r.flags.valid_unparsed_uri = false;
+    }
+    let done = uri::normalize(&path, slashes, &mut r.uri);
+    if done.is_err() {
+        r.uri.clear();
+    }
+    done
 }
 
 /// Path and arguments of a request line that has been read; `false`: the path is none, and nothing
 /// that follows counts.
 pub(crate) fn take_uri(r: &mut Request, core: &CoreSrv) -> bool {
     if is_complex(r) {
-        let path = r.head.path.of(&r.buf).to_vec();
-        let mut out = std::mem::take(&mut r.uri);
-        let bad = uri::normalize(&path, slashes(*core.merge_slashes), &mut out).is_err();
-        r.uri = out;
-        if bad {
-            r.uri.clear();
+        if normalize(r, *core.merge_slashes).is_err() {
             forget_fields(r);
             return false;
         }
@@ -98,7 +108,7 @@ pub(crate) fn take(conn: &Rc<Connection>, r: &mut Request) -> Result<(), ParseEr
 
 fn take_framing(conn: &Connection, r: &mut Request) -> Result<(), ParseError> {
     framing::host(&r.head, &r.buf)?;
-    r.flags.valid_unparsed_uri = !r.head.empty_path_in_uri;
+    r.flags.valid_unparsed_uri &= !r.head.empty_path_in_uri;
     if r.head.method == Method::Connect {
         return take_connect(r);
     }

@@ -15,7 +15,6 @@ use weir_wire::http1::field::Field;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::{ParseError, Version};
-use weir_wire::http1::uri;
 use weir_wire::http2::hpack::Fields;
 use weir_wire::pseudo::{check_connection_fields, Bad, Kind, Pseudo};
 use weir_wire::Range32;
@@ -129,10 +128,8 @@ fn path(r: &mut Request, value: Range32) -> Result<(), u16> {
         return bad_path(r, value);
     }
     if head::is_complex(r) {
-        let path = r.head.path.of(&r.buf).to_vec();
         let merge = *r.server().core.merge_slashes;
-        if uri::normalize(&path, head::slashes(merge), &mut r.uri).is_err() {
-            r.uri.clear();
+        if head::normalize(r, merge).is_err() {
             return bad_path(r, value);
         }
     } else {

@@ -25,6 +25,13 @@ pub struct Slashes {
     pub back: bool,
 }
 
+/// Whether a path has a backslash, escaped or not.
+pub fn has_backslash(path: &[u8]) -> bool {
+    let is_escaped =
+        |at: usize| path[at..].get(1..3).is_some_and(|x| x.eq_ignore_ascii_case(b"5c"));
+    memchr::memchr2_iter(b'\\', b'%', path).any(|at| path[at] == b'\\' || is_escaped(at))
+}
+
 /// Writes the normal form of `path` to `out`, which is cleared first. Stops at a `?` or `#`.
 pub fn normalize(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) -> Result<(), BadUri> {
     out.clear();
@@ -171,6 +178,16 @@ mod tests {
     use super::*;
 
     const MERGED: Slashes = Slashes { merge: true, back: false };
+
+    #[test]
+    fn backslashes_are_seen() {
+        for path in ["/a\\b", "/a%5cb", "/%41%5C", "/%5%5c"] {
+            assert!(has_backslash(path.as_bytes()), "{path}");
+        }
+        for path in ["/a/b", "/5c", "/%41", "/%5", "/%", ""] {
+            assert!(!has_backslash(path.as_bytes()), "{path}");
+        }
+    }
 
     #[test]
     fn backslashes_where_they_are_slashes() {
