@@ -1,10 +1,12 @@
 //! `weir service`: on Windows (`cargo xtask windows test` has wine) a service from its making to its end; elsewhere what
 //! is to be done instead. What needs a real Windows to be seen: rights, recovery, what the event log shows.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 use weir_tests::{
-    binary, expect_soon, free_port, listens_on, skip, tools, CliOutput, Peer, Server, Setup, Signal,
+    binary, expect_soon, free_port, listens_on, skip, tools, CliOutput, Client, Peer, Server,
+    Setup, Signal,
 };
 
 fn weir(dir: &Path, words: &[&str]) -> CliOutput {
@@ -91,82 +93,162 @@ fn a_service_lives_and_ends() {
     assert!(service("start").stderr.contains("does not exist"));
 }
 
-#[test]
-fn a_service_is_upgraded_as_often_as_one_likes() {
-    let setup = Setup::new("");
-    let dir = setup.dir();
-    if !has_services(dir) {
-        return;
+/// A service that answers with a word, beside a program that is none: wine ends its services with the last of those.
+struct Service {
+    setup: Setup,
+    name: String,
+    port: u16,
+    _stays: Server,
+}
+
+impl Service {
+    fn start(text: &str) -> Option<Service> {
+        let setup = Setup::new("");
+        if !has_services(setup.dir()) {
+            return None;
+        }
+        let stays = Server::start("events {} http { server { listen 127.0.0.1:%%PORT_0%%; } }");
+        let port = free_port();
+        let service = Service { setup, name: format!("weir test {port}"), port, _stays: stays };
+        std::fs::create_dir_all(service.path("logs")).unwrap();
+        std::fs::write(service.path("slow"), [b'x'; 1 << 20]).unwrap();
+        service.configure(text);
+        let words = ["service", "install", "-n", &service.name, "-p", "home", "-c", "my.conf"];
+        let made = weir(service.setup.dir(), &words);
+        assert_eq!(made.code, 0, "{}", made.stderr);
+        service.order("start");
+        expect_soon("it serves", || service.has_begun() && service.get() == text);
+        Some(service)
     }
-    let _stays = Server::start("events {} http { server { listen 127.0.0.1:%%PORT_0%%; } }");
-    let port = free_port();
-    let name = format!("weir upgrades {}", std::process::id());
-    let service = |order: &str| {
-        let done = weir(dir, &["service", order, "-n", &name]);
-        assert_eq!(done.code, 0, "{order}: {}", done.stderr);
-    };
-    let home = dir.join("home");
-    std::fs::create_dir_all(home.join("logs")).unwrap();
-    let conf = |text: &str| {
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.setup.dir().join("home").join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    fn configure(&self, text: &str) {
+        let port = self.port;
         let text = format!(
             "error_log logs/error.log info; events {{}} http {{ server {{ listen 127.0.0.1:{port};
              location / {{ return 200 {text}; }}
              location /slow {{ limit_rate 1k; root .; }} }} }}"
         );
-        std::fs::write(home.join("my.conf"), text).unwrap();
-    };
-    std::fs::write(home.join("slow"), [b'x'; 1 << 20]).unwrap();
-    conf("one");
-    let made = weir(dir, &["service", "install", "-n", &name, "-p", "home", "-c", "my.conf"]);
-    assert_eq!(made.code, 0, "{}", made.stderr);
-    service("start");
-    let get = || Peer::Tcp(port).get("/").text();
-    let log = || std::fs::read_to_string(home.join("logs/error.log")).unwrap_or_default();
-    let pid = || std::fs::read_to_string(home.join("logs/nginx.pid")).unwrap_or_default();
-    let is_begun = || pid().ends_with('\n');
-    expect_soon("it serves", || is_begun() && get() == "one");
-    let next = |text: &str| {
-        let before = pid();
-        conf(text);
-        service("upgrade");
-        expect_soon("the next program", || is_begun() && pid() != before && get() == text);
-    };
-    // What the one that is replaced has to serve yet: it is not the one that is told something.
-    let hold = || {
-        let mut slow = Peer::Tcp(port).connect();
+        std::fs::write(self.path("my.conf"), text).unwrap();
+    }
+
+    fn ask(&self, order: &str) -> CliOutput {
+        weir(self.setup.dir(), &["service", order, "-n", &self.name])
+    }
+
+    fn order(&self, order: &str) {
+        let done = self.ask(order);
+        assert_eq!(done.code, 0, "{order}: {}", done.stderr);
+    }
+
+    fn get(&self) -> String {
+        Peer::Tcp(self.port).get("/").text()
+    }
+
+    fn log(&self) -> String {
+        self.read("logs/error.log")
+    }
+
+    fn pid(&self) -> String {
+        self.read("logs/nginx.pid")
+    }
+
+    fn has_begun(&self) -> bool {
+        self.pid().ends_with('\n')
+    }
+
+    /// Whether the one that was replaced serves no more.
+    fn is_alone(&self) -> bool {
+        !self.path("logs/nginx.pid.oldbin").exists()
+    }
+
+    fn upgrade(&self, text: &str) {
+        let before = self.pid();
+        self.configure(text);
+        self.order("upgrade");
+        let is_next = || self.has_begun() && self.pid() != before && self.get() == text;
+        expect_soon("the next program", is_next);
+    }
+
+    /// What the one that is replaced has to serve yet: it is not the one that is told something.
+    fn hold(&self) -> Client {
+        let mut slow = Peer::Tcp(self.port).connect();
         slow.send_get("/slow");
         assert!(slow.read_until(b"\r\n\r\n").starts_with(b"HTTP/1.1 200"));
         slow
-    };
-    let is_alone = || !home.join("logs/nginx.pid.oldbin").exists();
-    for (round, text) in ["two", "three", "four"].iter().enumerate() {
-        let slow = hold();
-        next(text);
-        let text = format!("reloaded{round}");
-        conf(&text);
-        service("reload");
-        expect_soon("the new configuration", || get() == text);
-        assert!(!is_alone());
-        drop(slow);
-        expect_soon("the end of the one before", is_alone);
     }
-    let slow = hold();
-    next("five");
+}
+
+#[test]
+fn a_service_is_upgraded_as_often_as_one_likes() {
+    let Some(service) = Service::start("one") else { return };
+    let first = service.pid().trim().to_string();
+    for (round, text) in ["two", "three", "four"].iter().enumerate() {
+        let slow = service.hold();
+        service.upgrade(text);
+        let text = format!("reloaded{round}");
+        service.configure(&text);
+        service.order("reload");
+        expect_soon("the new configuration", || service.get() == text);
+        assert!(!service.is_alone());
+        drop(slow);
+        expect_soon("the end of the one before", || service.is_alone());
+    }
+    // The first, which has stayed, writes what it is told into a log that may be moved too.
+    std::fs::rename(service.path("logs/error.log"), service.path("logs/moved")).unwrap();
+    service.order("reopen");
+    expect_soon("a new log", || service.path("logs/error.log").exists());
+    service.order("reload");
+    let told = format!("{first}#{first}: signal 1 ");
+    expect_soon("its line", || service.log().contains(&told));
+    let slow = service.hold();
+    service.upgrade("five");
     drop(slow);
-    service("stop");
-    assert!(!listens_on(port) && pid().is_empty(), "{}", log());
-    service("start");
+    service.order("stop");
+    assert!(!listens_on(service.port) && service.pid().is_empty(), "{}", service.log());
+}
+
+#[test]
+fn a_service_ends_with_who_has_taken_over() {
+    let Some(service) = Service::start("one") else { return };
+    let slow = service.hold();
+    service.upgrade("two");
+    // One that is told to end itself, beside one that has something to serve still.
+    let stopped = weir(service.setup.dir(), &["-p", "home", "-c", "my.conf", "-s", "stop"]);
+    assert_eq!(stopped.code, 0, "{}", stopped.stderr);
+    let says = |text: &str| service.ask("reload").stderr.contains(text);
+    expect_soon("an end", || says("is just starting or ending"));
+    drop(slow);
+    expect_soon("the end", || says("is not running"));
+
+    // Who comes while the service ends is told so too.
+    service.order("start");
+    service.upgrade("three");
+    expect_soon("the end of the one before", || service.is_alone());
+    service.order("upgrade");
+    let begun = Instant::now();
+    service.order("stop");
+    assert!(begun.elapsed() < Duration::from_secs(25), "{}", service.log());
+    assert!(!listens_on(service.port));
+
     // Who dies takes the service with it, whatever those before it have to serve: the system starts it again. (Wine does
     // not, and has it run for ever.)
-    let slow = hold();
-    next("six");
-    drop(slow);
-    expect_soon("the end of the one before", is_alone);
-    let _slow = hold();
-    next("seven");
-    weir_tests::signal(pid().trim().parse().unwrap(), Signal::Kill);
-    expect_soon("the service's end", || log().matches("taken over has died").count() == 2);
-    expect_soon("the end of all of it", || !listens_on(port));
+    service.order("start");
+    service.upgrade("four");
+    expect_soon("the end of the one before", || service.is_alone());
+    let _slow = service.hold();
+    service.upgrade("five");
+    weir_tests::signal(service.pid().trim().parse().unwrap(), Signal::Kill);
+    let died = || service.log().matches("taken over has died").count();
+    expect_soon("the service's end", || died() == 2);
+    expect_soon("the end of all of it", || !listens_on(service.port));
 }
 
 #[test]

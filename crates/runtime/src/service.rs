@@ -12,8 +12,8 @@ use crate::windows::service as system;
 use std::ffi::OsString;
 
 pub use system::{
-    install, is_main, is_one, is_ready, reload, remove, reopen, report, run, speak_as, start, stop,
-    upgrade, IS_THERE,
+    install, is_ending, is_main, is_one, is_ready, reload, remove, reopen, report, run, speak_as,
+    start, stop, upgrade, IS_THERE,
 };
 
 /// A service that is to be made.

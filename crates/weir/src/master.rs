@@ -246,12 +246,17 @@ impl Master<'_> {
     /// The system's service is this process: as long as other programs serve in its place, it says to them what it is told,
     /// and ends with the last.
     fn stand_for_successors(&mut self) {
+        self.succession.iter_mut().for_each(|s| s.serves_no_more = true);
         while let Some(succession) = self.succession.as_mut().filter(|s| s.is_alive()) {
             match self.waiter.wait(None, None) {
                 Wake::Signal(Signal::Chld) => {}
                 Wake::Signal(signal) => {
                     log_signal(&self.kept.error_log, signal, None);
                     succession.say(signal);
+                    if signal == Signal::Usr1 {
+                        self.reopen();
+                        continue;
+                    }
                 }
                 Wake::Ready | Wake::Timeout => continue,
             }
@@ -326,6 +331,8 @@ impl Master<'_> {
         succession.ended(pid, exit, &self.kept.error_log);
         if succession.has_failed() {
             self.end(Signal::Term);
+        } else if succession.is_over() {
+            service::is_ending();
         }
     }
 

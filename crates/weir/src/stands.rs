@@ -5,8 +5,8 @@ use crate::upgrade::{self, Upgrade};
 use std::path::PathBuf;
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_runtime::process::{self, Exit};
-use weir_runtime::service;
 use weir_runtime::signals::{self, Signal};
+use weir_runtime::{service, trusted};
 
 /// The programs that serve in this one's place.
 pub struct Succession {
@@ -15,6 +15,10 @@ pub struct Succession {
     /// The last that was found in the pid file.
     newest: i32,
     pid_file: PathBuf,
+    /// What this process had to serve when another took its place has been served.
+    pub serves_no_more: bool,
+    /// By which they were told to end. Who comes after that had begun to before.
+    end: Option<Signal>,
     /// The last, which nobody had replaced, has ended, and not because it was told to.
     has_failed: bool,
 }
@@ -23,11 +27,18 @@ impl Succession {
     /// With that one, which has begun.
     pub fn begin(upgrade: &Upgrade) -> Option<Succession> {
         let (newest, pid_file) = (upgrade.pid(), upgrade.pid_file()?.clone());
-        Some(Succession { pids: vec![newest], newest, pid_file, has_failed: false })
+        Some(Succession {
+            pids: vec![newest],
+            newest,
+            pid_file,
+            serves_no_more: false,
+            end: None,
+            has_failed: false,
+        })
     }
 
-    /// A further one is known by the pid file that it has written. Only the process that the system knows looks: the others
-    /// have started theirs.
+    /// A further one is known by the pid file that it has written, which may name another server of the same folder. Only the
+    /// process that the system knows looks: the others have started theirs.
     fn look(&mut self) {
         if !service::is_main() {
             return;
@@ -36,20 +47,30 @@ impl Succession {
             return;
         };
         let is_known = self.pids.contains(&pid) || pid.unsigned_abs() == process::pid();
-        if !is_known && process::watch(pid).is_ok() {
-            self.pids.push(pid);
-            self.newest = pid;
+        if is_known || process::watch(pid).is_err() {
+            return;
         }
+        self.pids.push(pid);
+        self.newest = pid;
+        if let Some(signal) = self.end {
+            // If it has just ended that is told of.
+            let _ = signals::send(pid, signal);
+        }
+    }
+
+    /// Whether nobody serves any more.
+    pub fn is_over(&self) -> bool {
+        self.pids.is_empty()
     }
 
     /// Whether one of them still runs, which the process that the system knows waits for.
     pub fn is_alive(&self) -> bool {
-        service::is_main() && !self.pids.is_empty()
+        service::is_main() && !self.is_over()
     }
 
     /// Whether nobody serves any more, though somebody should.
     pub fn has_failed(&self) -> bool {
-        self.has_failed && self.pids.is_empty()
+        self.has_failed && self.is_over()
     }
 
     /// Says to them what this process was told, unless those have their own.
@@ -58,6 +79,14 @@ impl Succession {
             return;
         }
         self.look();
+        if matches!(signal, Signal::Quit | Signal::Term | Signal::Int) {
+            self.end = Some(signal);
+        }
+        if signal == Signal::Usr2 {
+            // Somebody else may have had it open when it was to go; while it is there the newest takes this process for one
+            // that serves.
+            self.remove_old();
+        }
         let to = match signal {
             Signal::Chld => &[],
             // Not to those that end.
@@ -67,6 +96,16 @@ impl Succession {
         for pid in to {
             // One that has just ended is told of.
             let _ = signals::send(*pid, signal);
+        }
+    }
+
+    /// Takes away the pid file that this process has had since another took its place, once it serves no more.
+    fn remove_old(&self) {
+        let old = upgrade::old_name(&self.pid_file);
+        let is_own = || upgrade::number_in(&old).map(i32::unsigned_abs) == Some(process::pid());
+        if self.serves_no_more && is_own() {
+            // It is tried again.
+            let _ = trusted::remove(&old);
         }
     }
 

@@ -55,7 +55,7 @@ impl Upgrade {
     }
 }
 
-fn old_name(pid_file: &Path) -> PathBuf {
+pub fn old_name(pid_file: &Path) -> PathBuf {
     let mut name = pid_file.as_os_str().to_os_string();
     name.push(".oldbin");
     name.into()

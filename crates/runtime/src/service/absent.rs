@@ -79,5 +79,8 @@ pub fn speak_as(_: &str) {}
 /// Nobody asks.
 pub fn is_ready() {}
 
+/// Nobody asks.
+pub fn is_ending() {}
+
 /// There is no event log.
 pub fn report(_: Event, _: &[u8]) {}

@@ -19,9 +19,10 @@ use windows_sys::Win32::Foundation::WAIT_TIMEOUT;
 use windows_sys::Win32::System::Console::{
     GetStdHandle, SetStdHandle, STD_ERROR_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE,
 };
+use windows_sys::Win32::System::JobObjects::IsProcessInJob;
 use windows_sys::Win32::System::Threading::{
     GetExitCodeProcess, OpenProcess, TerminateProcess, WaitForSingleObject,
-    CREATE_NEW_PROCESS_GROUP, INFINITE, PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE,
+    CREATE_NEW_PROCESS_GROUP, INFINITE, PROCESS_QUERY_INFORMATION, PROCESS_SYNCHRONIZE,
 };
 
 /// What a process of this program was started for, and by whom: `serves 123`.
@@ -208,21 +209,31 @@ fn keep(pid: u32, process: OwnedHandle, is_other: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Has [`reap`] tell of the end of a process that is no child.
+/// Has [`reap`] tell of the end of a process that is no child, but a child's, or one of its.
 ///
 /// # Errors
 ///
-/// The system's, as of one that has ended.
+/// The system's, as of one that has ended; or it is nobody's who ends with this process.
 pub fn watch(pid: i32) -> io::Result<()> {
-    let rights = PROCESS_SYNCHRONIZE | PROCESS_QUERY_LIMITED_INFORMATION;
-    // SAFETY: numbers; the handle, if there is one, is nobody else's.
+    let job = job().ok_or(io::ErrorKind::NotFound)?;
+    // Wine wants more of a right than Windows for the question.
+    let rights = PROCESS_SYNCHRONIZE | PROCESS_QUERY_INFORMATION;
+    let mut is_ours = 0;
+    // SAFETY: numbers; the handle, if there is one, is nobody else's; the job's is open, and the answer has its room.
     let process = unsafe {
-        match OpenProcess(rights, 0, pid.unsigned_abs()) {
+        let process = match OpenProcess(rights, 0, pid.unsigned_abs()) {
             none if none.is_null() => return Err(io::Error::last_os_error()),
             process => OwnedHandle::from_raw_handle(process),
+        };
+        match IsProcessInJob(process.as_raw_handle(), job.as_raw_handle(), &mut is_ours) {
+            0 => return Err(io::Error::last_os_error()),
+            _ => process,
         }
     };
-    keep(pid.unsigned_abs(), process, false)
+    match is_ours {
+        0 => Err(io::ErrorKind::NotFound.into()),
+        _ => keep(pid.unsigned_abs(), process, false),
+    }
 }
 
 /// Starts a serving process that is told the rest by the other end of that link.

@@ -30,7 +30,7 @@ use windows_sys::Win32::System::Services::{
 };
 
 pub use events::report;
-pub use running::{is_main, is_one, is_ready, run, speak_as};
+pub use running::{is_ending, is_main, is_one, is_ready, run, speak_as};
 
 /// Whether the system has services.
 pub const IS_THERE: bool = true;

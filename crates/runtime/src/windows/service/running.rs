@@ -177,6 +177,13 @@ pub fn is_ready() {
     }
 }
 
+/// It ends by itself, in the time that it has when it is told to.
+pub fn is_ending() {
+    if let Some(told) = told().as_mut().filter(|t| t.state == SERVICE_RUNNING) {
+        told.go(SERVICE_STOP_PENDING);
+    }
+}
+
 /// Called by the system, in the thread that has called [`run`].
 unsafe extern "system" fn on_control(
     code: u32,
