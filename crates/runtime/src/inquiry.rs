@@ -105,6 +105,15 @@ pub struct Answering {
 }
 
 impl Answering {
+    /// Waits until it may be asked: it may.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn begin(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// The next who asks; `None` once waiting is to end.
     pub fn next(&self) -> Option<Link> {
         loop {

@@ -142,9 +142,22 @@ pub fn remove() {
 pub fn listen(log: &Arc<ErrorLog>) {
     let mut held = held();
     let Some(held) = &mut *held else { return };
-    let Ok((askers, end)) = held.socket.answering() else { return };
+    let silent = {
+        let path = held.path.clone();
+        move |log: &ErrorLog, e: &io::Error| {
+            let text = format!("\"{}\": this server cannot be asked ({e})", path.display());
+            log.log(LogLevel::Alert, None, text.as_bytes());
+        }
+    };
+    let (askers, end) = match held.socket.answering() {
+        Ok(both) => both,
+        Err(e) => return silent(log, &e),
+    };
     let (owner, log) = (held.owner, Arc::clone(log));
     let run = move || {
+        if let Err(e) = askers.begin() {
+            silent(&log, &e);
+        }
         let asking = Arc::<AtomicUsize>::default();
         while let Some(link) = askers.next() {
             let (asking, log) = (Arc::clone(&asking), Arc::clone(&log));

@@ -15,9 +15,12 @@ use std::io::{self, PipeReader};
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use windows_sys::Win32::Foundation::WAIT_TIMEOUT;
+use windows_sys::Win32::Foundation::{INVALID_HANDLE_VALUE, WAIT_TIMEOUT};
 use windows_sys::Win32::System::Console::{
     GetStdHandle, SetStdHandle, STD_ERROR_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE,
+};
+use windows_sys::Win32::System::Diagnostics::ToolHelp::{
+    CreateToolhelp32Snapshot, Process32FirstW, Process32NextW, PROCESSENTRY32W, TH32CS_SNAPPROCESS,
 };
 use windows_sys::Win32::System::JobObjects::IsProcessInJob;
 use windows_sys::Win32::System::Threading::{
@@ -70,6 +73,27 @@ pub(super) fn parent_pid() -> u32 {
 /// The number by which the server that this process is part of is told something.
 pub(super) fn main_pid() -> u32 {
     origin().filter(|o| o.serves).map_or_else(std::process::id, |o| o.parent)
+}
+
+/// Who has started a process, if it runs and that is known.
+pub(super) fn parent_of(pid: u32) -> io::Result<Option<u32>> {
+    // SAFETY: the entry says its own size, and has room; the handle is nobody else's.
+    unsafe {
+        let all = match CreateToolhelp32Snapshot(TH32CS_SNAPPROCESS, 0) {
+            INVALID_HANDLE_VALUE => return Err(io::Error::last_os_error()),
+            all => OwnedHandle::from_raw_handle(all),
+        };
+        let size = size_of::<PROCESSENTRY32W>() as u32;
+        let mut one = PROCESSENTRY32W { dwSize: size, ..std::mem::zeroed() };
+        let mut is_there = Process32FirstW(all.as_raw_handle(), &mut one);
+        while is_there != 0 {
+            if one.th32ProcessID == pid {
+                return Ok(Some(one.th32ParentProcessID));
+            }
+            is_there = Process32NextW(all.as_raw_handle(), &mut one);
+        }
+    }
+    Ok(None)
 }
 
 /// Whether this process serves under a master that has started it.

@@ -4,6 +4,7 @@
 //! It is called by the server's number, as its events are, so that the name is one that no other process of that time can
 //! have; who asks by a name of a file finds the number in the pid file beside it.
 
+use super::{family, owned};
 use std::cell::Cell;
 use std::fs::read_to_string;
 use std::io::{self, Read, Write};
@@ -11,21 +12,17 @@ use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use windows_sys::Win32::Foundation::{
-    LocalFree, ERROR_BROKEN_PIPE, ERROR_IO_PENDING, ERROR_NO_DATA, ERROR_PIPE_BUSY,
-    ERROR_PIPE_CONNECTED, GENERIC_READ, GENERIC_WRITE, HANDLE, INVALID_HANDLE_VALUE, WAIT_OBJECT_0,
-    WAIT_TIMEOUT,
+    ERROR_BROKEN_PIPE, ERROR_IO_PENDING, ERROR_NO_DATA, ERROR_PIPE_BUSY, ERROR_PIPE_CONNECTED,
+    GENERIC_READ, GENERIC_WRITE, HANDLE, INVALID_HANDLE_VALUE, WAIT_OBJECT_0, WAIT_TIMEOUT,
 };
-use windows_sys::Win32::Security::Authorization::{
-    ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1,
-};
-use windows_sys::Win32::Security::SECURITY_ATTRIBUTES;
 use windows_sys::Win32::Storage::FileSystem::{
     CreateFileW, ReadFile, WriteFile, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED,
     OPEN_EXISTING, PIPE_ACCESS_DUPLEX, SECURITY_ANONYMOUS, SECURITY_SQOS_PRESENT,
 };
 use windows_sys::Win32::System::Pipes::{
-    ConnectNamedPipe, CreateNamedPipeW, PeekNamedPipe, PIPE_READMODE_BYTE,
-    PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE, PIPE_UNLIMITED_INSTANCES, PIPE_WAIT,
+    ConnectNamedPipe, CreateNamedPipeW, GetNamedPipeServerProcessId, PeekNamedPipe,
+    PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE, PIPE_UNLIMITED_INSTANCES,
+    PIPE_WAIT,
 };
 use windows_sys::Win32::System::Threading::{
     CreateEventW, SetEvent, WaitForMultipleObjects, WaitForSingleObject, INFINITE,
@@ -38,6 +35,9 @@ const BUFFER_BYTES: u32 = 64 << 10;
 /// All ends of a pipe are taken for a moment when several ask.
 const BUSY: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
+/// What has failed is tried again after that, and who has ends of the pipe that go is waited for so long.
+const REST: Duration = Duration::from_millis(200);
+const LEAVES: Duration = Duration::from_secs(10);
 
 fn name_of(pid: u32) -> Vec<u16> {
     format!("\\\\.\\pipe\\weir-{pid}.control").encode_utf16().chain([0]).collect()
@@ -181,44 +181,28 @@ impl Write for Link {
     }
 }
 
-/// An end that waits for somebody.
+/// An end that waits for somebody; the `first`, or one beside another of this process: whose the first is has given the
+/// pipe its rights, and anybody may have made one of that name.
 fn instance(first: bool) -> io::Result<OwnedHandle> {
-    let rights: Vec<u16> = RIGHTS.encode_utf16().chain([0]).collect();
-    let mut descriptor = std::ptr::null_mut();
-    // SAFETY: texts that end in a zero; the descriptor is the system's, used for one call and given back.
-    unsafe {
-        let is_made = ConvertStringSecurityDescriptorToSecurityDescriptorW(
-            rights.as_ptr(),
-            SDDL_REVISION_1,
-            &mut descriptor,
-            std::ptr::null_mut(),
-        );
-        if is_made == 0 {
-            return failed();
-        }
-        let attributes = SECURITY_ATTRIBUTES {
-            nLength: size_of::<SECURITY_ATTRIBUTES>() as u32,
-            lpSecurityDescriptor: descriptor,
-            bInheritHandle: 0,
-        };
-        let only = if first { FILE_FLAG_FIRST_PIPE_INSTANCE } else { 0 };
+    let name = name_of(family::main_pid());
+    let only = if first { FILE_FLAG_FIRST_PIPE_INSTANCE } else { 0 };
+    // SAFETY: the name ends in a zero, the rights outlive the call; the handle, if there is one, is nobody else's.
+    owned::with_rights(Some(RIGHTS), |rights| unsafe {
         let pipe = CreateNamedPipeW(
-            name_of(super::family::main_pid()).as_ptr(),
+            name.as_ptr(),
             PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED | only,
             PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_WAIT | PIPE_REJECT_REMOTE_CLIENTS,
             PIPE_UNLIMITED_INSTANCES,
             BUFFER_BYTES,
             BUFFER_BYTES,
             0,
-            &attributes,
+            rights,
         );
-        let made = match pipe {
+        match pipe {
             INVALID_HANDLE_VALUE => failed(),
             pipe => Ok(OwnedHandle::from_raw_handle(pipe)),
-        };
-        LocalFree(descriptor);
-        made
-    }
+        }
+    })
 }
 
 /// The pipe of this server.
@@ -253,14 +237,14 @@ impl Named {
     ///
     /// The system's.
     pub fn answering(&self) -> io::Result<(Answering, End)> {
-        // The serving process before this one may still have ends of it.
-        let pipe = instance(true).or_else(|e| match super::family::is_serving() {
-            true => instance(false),
-            false => Err(e),
-        })?;
+        // The serving process before this one may still have ends of it, and goes.
+        let pipe = match instance(true) {
+            Err(e) if !family::is_serving() => return Err(e),
+            first => first.ok(),
+        };
         let end = event()?;
         let heard = end.try_clone()?;
-        Ok((Answering { pipe: Cell::new(Some(pipe)), end: heard }, End(end)))
+        Ok((Answering { pipe: Cell::new(pipe), end: heard }, End(end)))
     }
 }
 
@@ -281,23 +265,48 @@ pub struct Answering {
 }
 
 impl Answering {
+    /// Waits until it may be asked, for some time.
+    ///
+    /// # Errors
+    ///
+    /// Another program has made the pipe. [`Answering::next`] goes on trying.
+    pub fn begin(&self) -> io::Result<()> {
+        let end = Instant::now() + LEAVES;
+        loop {
+            let pipe = self.pipe.take().map_or_else(|| instance(true), Ok);
+            match pipe {
+                Ok(pipe) => {
+                    self.pipe.set(Some(pipe));
+                    return Ok(());
+                }
+                Err(e) if Instant::now() > end => return Err(e),
+                Err(_) if self.is_to_end(REST) => return Ok(()),
+                Err(_) => {}
+            }
+        }
+    }
+
     /// The next who asks; `None` once waiting is to end.
     pub fn next(&self) -> Option<Link> {
         loop {
-            let come = match self.pipe.take().map_or_else(|| instance(false), Ok) {
+            // Without one it had none beside which another would be its own.
+            let come = match self.pipe.take().map_or_else(|| instance(true), Ok) {
                 Ok(pipe) => self.wait_at(pipe),
                 Err(e) => Err(e),
             };
             match come {
                 Ok(link) => return link,
-                // Out of something: not in a circle.
-                Err(_) => std::thread::sleep(Duration::from_millis(200)),
-            }
-            // SAFETY: its own event.
-            if unsafe { WaitForSingleObject(raw(&self.end), 0) } == WAIT_OBJECT_0 {
-                return None;
+                // Out of something, or another's: not in a circle.
+                Err(_) if self.is_to_end(REST) => return None,
+                Err(_) => {}
             }
         }
+    }
+
+    /// Whether waiting is to end, within that time.
+    fn is_to_end(&self, within: Duration) -> bool {
+        // SAFETY: its own event.
+        unsafe { WaitForSingleObject(raw(&self.end), within.as_millis() as u32) == WAIT_OBJECT_0 }
     }
 
     fn wait_at(&self, pipe: OwnedHandle) -> io::Result<Option<Link>> {
@@ -355,9 +364,27 @@ pub fn connect(path: &Path) -> io::Result<Link> {
                 std::thread::sleep(LOOK);
             }
             INVALID_HANDLE_VALUE => return failed(),
-            // SAFETY: as above.
-            pipe => return Link::of(unsafe { OwnedHandle::from_raw_handle(pipe) }),
+            pipe => {
+                // SAFETY: as above.
+                let pipe = unsafe { OwnedHandle::from_raw_handle(pipe) };
+                return is_servers(&pipe, pid).and_then(|()| Link::of(pipe));
+            }
         }
+    }
+}
+
+/// Whether the process at the other end is that server, or serves for it: a pipe of that name may be made by anybody.
+fn is_servers(pipe: &OwnedHandle, pid: u32) -> io::Result<()> {
+    let mut there = 0;
+    // SAFETY: an open handle, and room for the answer.
+    if unsafe { GetNamedPipeServerProcessId(raw(pipe), &mut there) } == 0 {
+        return failed();
+    }
+    match there == pid || family::parent_of(there)? == Some(pid) {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
+            "process {there} answers there, which is not of the server"
+        ))),
     }
 }
 

@@ -1,11 +1,10 @@
 //! Signals as nginx has them on Windows: events with names, which another program sets (`-s`), and the console's own.
 
-use super::family;
 use super::sockets::RawFd;
+use super::{family, owned};
 pub use crate::signal::Signal;
-use std::collections::VecDeque;
 use std::io;
-use std::os::windows::io::{FromRawHandle, IntoRawHandle, OwnedHandle};
+use std::os::windows::io::{IntoRawHandle, OwnedHandle};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use windows_sys::Win32::Foundation::{CloseHandle, HANDLE, WAIT_OBJECT_0};
@@ -14,7 +13,8 @@ use windows_sys::Win32::System::Console::{
     CTRL_SHUTDOWN_EVENT,
 };
 use windows_sys::Win32::System::Threading::{
-    CreateEventW, OpenEventW, SetEvent, WaitForMultipleObjects, EVENT_MODIFY_STATE, INFINITE,
+    CreateEventW, OpenEventW, ResetEvent, SetEvent, WaitForMultipleObjects, EVENT_MODIFY_STATE,
+    INFINITE,
 };
 
 /// As nginx calls their events there.
@@ -69,17 +69,28 @@ impl Signal {
 const CLOSING: Duration = Duration::from_secs(30);
 
 /// What has come and was not taken yet.
-static COME: Mutex<VecDeque<Signal>> = Mutex::new(VecDeque::new());
+static COME: Mutex<Vec<Signal>> = Mutex::new(Vec::new());
 static BELL: Condvar = Condvar::new();
 
-fn come() -> MutexGuard<'static, VecDeque<Signal>> {
+fn come() -> MutexGuard<'static, Vec<Signal>> {
     COME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A signal has come.
+/// A signal has come: once, however often that was before it is taken.
 pub(super) fn tell(signal: Signal) {
-    come().push_back(signal);
+    let mut all = come();
+    if !all.contains(&signal) {
+        all.push(signal);
+    }
     BELL.notify_all();
+}
+
+/// The next to be taken: what nginx's master looks at first.
+fn first(all: &mut Vec<Signal>) -> Option<Signal> {
+    const ORDER: [Signal; 4] = [Signal::Chld, Signal::Term, Signal::Int, Signal::Quit];
+    let rank = |s: &Signal| ORDER.iter().position(|o| o == s).unwrap_or(ORDER.len());
+    let at = (0..all.len()).min_by_key(|at| rank(&all[*at]))?;
+    Some(all.remove(at))
 }
 
 /// Whoever waits looks at what he waits for.
@@ -114,20 +125,30 @@ fn event_name(what: &str, pid: u32) -> Vec<u16> {
 /// Hears of the signals.
 pub struct Waiter(());
 
-/// Makes the events of a process, or finds those that it, or who has started it, has made.
+/// Makes the events of a process, or finds those that it, or who has started it, has made. Of another program's nobody
+/// hears: who has made it could end this one by it, or set it for ever.
 pub(super) fn events_of(pid: u32) -> io::Result<Vec<OwnedHandle>> {
     let make = |(_, what): &(Signal, &str)| {
-        let name = event_name(what, pid);
-        // SAFETY: the name ends in a zero and outlives the call; without a descriptor the owner and the system may. The
-        // handle is nobody else's.
-        unsafe {
-            match CreateEventW(std::ptr::null(), 0, 0, name.as_ptr()) {
-                none if none.is_null() => Err(io::Error::last_os_error()),
-                event => Ok(OwnedHandle::from_raw_handle(event)),
-            }
-        }
+        let name = format!("Global\\ngx_{what}_{pid}");
+        own_event(&name).map_err(|e| io::Error::new(e.kind(), format!("the event \"{name}\": {e}")))
     };
     EVENTS.iter().map(make).collect()
+}
+
+fn own_event(name: &str) -> io::Result<OwnedHandle> {
+    let (event, is_old) = named_event(name)?;
+    if is_old {
+        let (own, _) = named_event(&format!("Global\\{}", owned::fresh_name()))?;
+        owned::check(&event, &own)?;
+    }
+    Ok(event)
+}
+
+/// An event, and whether it was there. Without a descriptor the owner and the system may use it.
+fn named_event(name: &str) -> io::Result<(OwnedHandle, bool)> {
+    let name: Vec<u16> = name.encode_utf16().chain([0]).collect();
+    // SAFETY: the name ends in a zero and outlives the call; the handle is nobody else's.
+    unsafe { owned::made(CreateEventW(std::ptr::null(), 0, 0, name.as_ptr())) }
 }
 
 /// What ended a wait.
@@ -179,7 +200,7 @@ impl Waiter {
         let end = timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
         let mut all = come();
         loop {
-            if let Some(signal) = all.pop_front() {
+            if let Some(signal) = first(&mut all) {
                 return Wake::Signal(signal);
             }
             if link.is_some() && family::has_word() {
@@ -214,7 +235,14 @@ fn hear(handles: &Handles) {
         // SAFETY: the array has that many handles, which are never closed.
         let found = unsafe { WaitForMultipleObjects(count, handles.0.as_ptr(), 0, INFINITE) };
         match EVENTS.get(found.wrapping_sub(WAIT_OBJECT_0) as usize) {
-            Some((signal, _)) => tell(*signal),
+            Some((signal, _)) => {
+                if let Some(event) = handles.0.get(found as usize) {
+                    // One that goes on being set (who has made it may have wanted that) is heard of once, too.
+                    // SAFETY: as above.
+                    unsafe { ResetEvent(*event) };
+                }
+                tell(*signal);
+            }
             None => return,
         }
     }
