@@ -364,7 +364,7 @@ mod tests {
 
     fn line(text: &str) -> Program<'_> {
         let (file, arguments) = of_shell(text.as_bytes());
-        Program { file, arguments, environment: None, merges: false }
+        Program { file, arguments, is_line: true, environment: None, merges: false }
     }
 
     async fn all_of(end: &PipeEnd) -> Vec<u8> {

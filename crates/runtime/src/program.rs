@@ -17,6 +17,8 @@ pub struct Program<'a> {
     pub file: &'a [u8],
     /// Its own name first.
     pub arguments: Vec<&'a [u8]>,
+    /// It is the system's shell, and the last argument a line for that, which takes it as it is.
+    pub is_line: bool,
     /// `NAME=value`; this process's where there are none.
     pub environment: Option<Vec<&'a [u8]>>,
     /// Both its outputs are one.

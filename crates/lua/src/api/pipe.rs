@@ -252,7 +252,7 @@ fn spawn(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     if memchr::memchr(0, args.a).is_some() || memchr::memchr(0, args.b).is_some() {
         return answer.fail("a NUL byte in an argument");
     }
-    let program = Program { file, arguments, environment, merges: has(2) };
+    let program = Program { file, arguments, is_line: has(1), environment, merges: has(2) };
     let started = match children::start(&program) {
         Ok(started) => Some(started),
         Err(NotStarted::Execute(e)) => {

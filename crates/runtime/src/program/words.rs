@@ -26,10 +26,6 @@ fn with_end(text: &str) -> Vec<u16> {
 pub(crate) fn line(arguments: &[&[u8]]) -> io::Result<Vec<u16>> {
     let wide = |word: &[u8]| Ok(text(word)?.encode_utf16().collect::<Vec<u16>>());
     let mut line = match arguments {
-        [name, words, rest] if *words == SHELL_WORDS => {
-            let line = format!("\"{}\" {} \"{}\"", text(name)?, text(words)?, text(rest)?);
-            line.encode_utf16().collect()
-        }
         [name, words @ ..] => {
             let words = words.iter().map(|word| wide(word)).collect::<io::Result<Vec<_>>>()?;
             // No sign stands for a quote in the first.
@@ -40,6 +36,20 @@ pub(crate) fn line(arguments: &[&[u8]]) -> io::Result<Vec<u16>> {
     };
     line.push(0);
     Ok(line)
+}
+
+/// The line of the system's shell: its name, its own words, and what it is to take as it is.
+///
+/// # Errors
+///
+/// One is not UTF-8.
+pub(crate) fn shell_line(arguments: &[&[u8]]) -> io::Result<Vec<u16>> {
+    match arguments {
+        [name, words, rest] => {
+            Ok(with_end(&format!("\"{}\" {} \"{}\"", text(name)?, text(words)?, text(rest)?)))
+        }
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
 }
 
 /// Variables, of which each is `NAME=value`, as a program is given them. Names that differ in case alone are one variable's,
@@ -98,8 +108,12 @@ mod tests {
         }
         assert_eq!(shown(line(&[b"a\"b"]).unwrap()), "\"ab\"\0");
         assert!(line(&[b"a", b"\xff"]).is_err() && line(&[b"a", b"b\0c"]).is_err());
-        let of_shell = line(&[b"cmd.exe", SHELL_WORDS, b"echo \"a b\" & exit 3"]).unwrap();
+        let words: [&[u8]; 3] = [b"cmd.exe", SHELL_WORDS, b"echo \"a b\" & exit 3"];
+        let of_shell = shell_line(&words).unwrap();
         assert_eq!(shown(of_shell), "\"cmd.exe\" /d /s /c \"echo \"a b\" & exit 3\"\0");
+        // Only who says so has a line of the shell's.
+        let as_words = line(&words).unwrap();
+        assert_eq!(shown(as_words), "\"cmd.exe\" \"/d /s /c\" \"echo \\\"a b\\\" & exit 3\"\0");
     }
 
     #[test]

@@ -109,7 +109,11 @@ fn begin(
     let file = start::found(program.file).map_err(execute)?;
     let own = program.environment.as_deref();
     let variables = start::variables(own.is_none(), own.unwrap_or_default()).map_err(execute)?;
-    let line = words::line(&program.arguments).map_err(execute)?;
+    let line = match program.is_line {
+        true => words::shell_line(&program.arguments),
+        false => words::line(&program.arguments),
+    };
+    let line = line.map_err(execute)?;
     let job = start::job().map_err(NotStarted::Fork)?;
     let launch = Launch {
         file: &file,
@@ -246,7 +250,7 @@ mod tests {
 
     fn line(text: &str) -> Program<'_> {
         let (file, arguments) = of_shell(text.as_bytes());
-        Program { file, arguments, environment: None, merges: false }
+        Program { file, arguments, is_line: true, environment: None, merges: false }
     }
 
     async fn all_of(end: &PipeEnd) -> String {
