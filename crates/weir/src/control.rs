@@ -78,7 +78,8 @@ pub fn single(
             Wake::Signal(Signal::Chld) => {
                 while let Some((pid, exit)) = process::reap() {
                     let log = &serving.generation.error_log;
-                    let _ = programs::ended(pid, exit, log) || upgrade::ended(&mut upgrade, pid);
+                    let _ = programs::ended(pid, exit, log)
+                        || upgrade::ended(&mut upgrade, pid, exit, log);
                 }
                 if upgrade.is_none() && !ending {
                     successor = None;

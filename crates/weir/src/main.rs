@@ -165,6 +165,16 @@ fn check_pid_file(paths: &Paths, gen: &Generation) -> Result<(), String> {
     could_open(&path).map_err(|e| open_failed(&path, &e))
 }
 
+/// Who wants to know why there was no upgrade looks into the error log.
+fn write_pid(path: &Path, loaded: &Loaded, inherited: bool) -> Result<(), String> {
+    control::write_pid(path).map_err(|e| {
+        if inherited {
+            loaded.generation.error_log.log(LogLevel::Emerg, None, e.as_bytes());
+        }
+        emerg(&e)
+    })
+}
+
 /// What `ps` shows of this process.
 fn title(role: &str) {
     weir_runtime::title::set(&format!("{}: {role}", Layout::here().name));
@@ -199,7 +209,8 @@ fn serve(paths: &Paths) -> Result<(), String> {
     loaded.warnings.iter().for_each(|w| say(&w.text));
     log_start(paths, &loaded.warnings, None);
     panics::log_to(&loaded.generation.error_log);
-    let waiter = signals::Waiter::new().map_err(|e| emerg(&format!("signalfd() failed: {e}")))?;
+    let waiter =
+        signals::Waiter::new().map_err(|e| emerg(&format!("signals cannot be heard: {e}")))?;
     let global = loaded.generation.global.get::<Global>();
     let orphan = match inherited {
         true => None,
@@ -222,7 +233,7 @@ fn serve(paths: &Paths) -> Result<(), String> {
         process::daemonize().map_err(|e| emerg(&format!("daemon failed: {e}")))?;
     }
     if let Some(path) = paths.pid_path(global) {
-        control::write_pid(&path).map_err(|e| emerg(&e))?;
+        write_pid(&path, &loaded, inherited)?;
         inquiry::open(&path, &loaded.generation.error_log);
     } else {
         // Without a configuration there is no pid file; it may be asked all the same.

@@ -157,7 +157,11 @@ impl Master<'_> {
 
     fn handle(&mut self, signal: Signal) {
         log_signal(&self.kept.error_log, signal, self.waiter.sender());
-        self.succession.iter_mut().for_each(|s| s.say(signal));
+        match (&mut self.succession, &mut self.upgrade) {
+            (Some(succession), _) => succession.say(signal),
+            (None, Some(upgrade)) if service::is_one() => upgrade.hear(signal),
+            _ => {}
+        }
         match signal {
             Signal::Hup if self.phase == Phase::Resting => self.wake_up(),
             Signal::Hup if self.phase == Phase::Serving => self.reload(),
@@ -231,6 +235,7 @@ impl Master<'_> {
         }
         if self.is_to_quit() {
             self.succession = self.upgrade.as_ref().and_then(Succession::begin);
+            self.upgrade.iter_mut().for_each(Upgrade::say_rest);
             self.end(Signal::Quit);
         }
         self.sockets.close_left(MASTER_DRAIN_MS);
@@ -304,7 +309,7 @@ impl Master<'_> {
 
     fn reap(&mut self) {
         while let Some((pid, exit)) = process::reap() {
-            if upgrade::ended(&mut self.upgrade, pid) {
+            if upgrade::ended(&mut self.upgrade, pid, exit, &self.kept.error_log) {
                 self.tell_of_successor();
                 self.end_with_successor(pid, exit);
                 continue;

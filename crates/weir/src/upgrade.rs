@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_runtime::listen::{self, Listener};
 use weir_runtime::packets::Packets;
+use weir_runtime::process::Exit;
+use weir_runtime::signals::{self, Signal};
 use weir_runtime::{files, process, service, succession, trusted};
 
 /// Who has asked for an upgrade waits so long for its beginning, and for a new program that serves.
@@ -26,6 +28,8 @@ pub struct Upgrade {
     moved: Option<(PathBuf, PathBuf)>,
     /// By which kept connections go to it.
     pub link: Option<Packets>,
+    /// What this program was told before that one had begun: it has read its files before, and opened its logs.
+    unsaid: Vec<Signal>,
 }
 
 impl Upgrade {
@@ -37,6 +41,22 @@ impl Upgrade {
     /// The program that is to take this one's place.
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// What a service is told before the new program has begun is for that, too.
+    pub fn hear(&mut self, signal: Signal) {
+        match signal {
+            Signal::Hup | Signal::Usr1 => self.unsaid.push(signal),
+            // If it has just ended that is told of.
+            Signal::Quit | Signal::Term | Signal::Int => drop(signals::send(self.pid, signal)),
+            _ => {}
+        }
+    }
+
+    /// It has begun.
+    pub fn say_rest(&mut self) {
+        // As above.
+        self.unsaid.drain(..).for_each(|signal| drop(signals::send(self.pid, signal)));
     }
 
     /// Whether it listens, by a configuration that it has read: it has written the pid file then.
@@ -88,7 +108,7 @@ fn start(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> Optio
     match succession::start(&all, theirs) {
         Ok(pid) => {
             log.log(LogLevel::Notice, None, format!("start new binary process {pid}").as_bytes());
-            Some(Upgrade { pid, moved, link })
+            Some(Upgrade { pid, moved, link, unsaid: Vec::new() })
         }
         Err(e) => {
             log.log(
@@ -110,9 +130,17 @@ fn restore(moved: &Option<(PathBuf, PathBuf)>) {
 }
 
 /// The new program has ended: the old one takes its pid file back. `true` when it was that one.
-pub fn ended(upgrade: &mut Option<Upgrade>, pid: i32) -> bool {
+pub fn ended(upgrade: &mut Option<Upgrade>, pid: i32, exit: Exit, log: &ErrorLog) -> bool {
     match upgrade {
         Some(u) if u.pid == pid => {
+            if exit != Exit::Code(0) {
+                let how = match exit {
+                    Exit::Code(code) => format!("with code {code}"),
+                    Exit::Signal(signal) => format!("on signal {signal}"),
+                };
+                let text = format!("the new binary process {pid} exited {how}");
+                log.log(LogLevel::Alert, None, text.as_bytes());
+            }
             restore(&u.moved);
             *upgrade = None;
             true
