@@ -240,8 +240,20 @@ impl SharedFile {
                 Ok(lock) => return Ok(Some(lock)),
                 Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(LOOK),
                 Err(TryLockError::WouldBlock) => return Err(Failure::Busy),
-                Err(TryLockError::Error(_)) => return Ok(None),
+                Err(TryLockError::Error(e)) => return unlocked(directory, &e),
             }
+        }
+    }
+}
+
+/// Who cannot open a directory cannot write there, of which what follows tells; a file there that is to be locked may be the
+/// only one that cannot be opened, and without turns changes of others are lost.
+fn unlocked(directory: &Path, e: &io::Error) -> Result<Option<File>, Failure> {
+    match files::LOCK_NAME.filter(|_| e.kind() != io::ErrorKind::NotFound) {
+        None => Ok(None),
+        Some(name) => {
+            let path = directory.join(name);
+            Err(Failure::Unread(format!("\"{}\": {}", path.display(), os_text(e))))
         }
     }
 }

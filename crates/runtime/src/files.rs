@@ -393,8 +393,11 @@ pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
+/// The file by which a directory is locked, where that cannot be locked itself.
+pub const LOCK_NAME: Option<&str> = if cfg!(windows) { Some(".weir-lock") } else { None };
+
 /// Keeps other processes that ask this out of a directory until what is given is dropped. Windows, where directories
-/// cannot be locked: by a file in it that is nobody else's as long as it is open, and stays.
+/// cannot be locked: by a lock on a file in it, which stays.
 ///
 /// # Errors
 ///
@@ -407,16 +410,14 @@ pub fn try_lock_dir(dir: &Path) -> Result<File, TryLockError> {
 
 #[cfg(not(unix))]
 pub fn try_lock_dir(dir: &Path) -> Result<File, TryLockError> {
-    /// `ERROR_SHARING_VIOLATION`
-    const IS_ANOTHERS: i32 = 32;
     let mut options = OpenOptions::new();
-    std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, 0);
-    options.write(true).create(true).truncate(false).open(dir.join(".weir-lock")).map_err(|e| {
-        match e.raw_os_error() {
-            Some(IS_ANOTHERS) => TryLockError::WouldBlock,
-            _ => TryLockError::Error(e),
-        }
-    })
+    let opened = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(dir.join(LOCK_NAME.unwrap_or_default()));
+    let file = opened.map_err(TryLockError::Error)?;
+    file.try_lock().map(|()| file)
 }
 
 /// Makes a directory and those on the way to it, each with these rights, whatever the umask. Windows has

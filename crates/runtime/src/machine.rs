@@ -42,9 +42,23 @@ pub struct Stamp {
 ///
 /// The system's.
 pub fn beginning(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    is_systems(path)?;
     let mut bytes = Vec::new();
     File::open(path)?.take(max_bytes).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Linux' files of its own are looked for on no other system, where who likes may have made some of the same names.
+///
+/// # Errors
+///
+/// It is one of them, and this is none.
+pub fn is_systems(path: &Path) -> io::Result<()> {
+    let is_there = cfg!(target_os = "linux");
+    match !is_there && (path.starts_with("/proc") || path.starts_with("/sys")) {
+        true => Err(io::ErrorKind::NotFound.into()),
+        false => Ok(()),
+    }
 }
 
 /// The disk that a path which exists is on.

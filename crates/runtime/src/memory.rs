@@ -1,5 +1,6 @@
 //! The allocators: the program's own, mimalloc, and giving back what it and the system's keep.
 
+#[cfg(not(windows))]
 use crate::kept_file::KeptFile;
 use libmimalloc_sys as mi;
 use std::alloc::{GlobalAlloc, Layout};
@@ -246,6 +247,23 @@ extern "C" fn use_small_pages() {
 static AT_START: extern "C" fn() = use_small_pages;
 
 /// The memory that this process has resident, in bytes; `None` where the system does not say.
+#[cfg(windows)]
+pub fn resident_bytes() -> Option<u64> {
+    use windows_sys::Win32::System::ProcessStatus::{
+        K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS,
+    };
+    use windows_sys::Win32::System::Threading::GetCurrentProcess;
+    let size = std::mem::size_of::<PROCESS_MEMORY_COUNTERS>() as u32;
+    let mut found = PROCESS_MEMORY_COUNTERS { cb: size, ..PROCESS_MEMORY_COUNTERS::default() };
+    // SAFETY: this process, and so much room as is said.
+    match unsafe { K32GetProcessMemoryInfo(GetCurrentProcess(), &mut found, size) } {
+        0 => None,
+        _ => Some(found.WorkingSetSize as u64),
+    }
+}
+
+/// The memory that this process has resident, in bytes; `None` where the system does not say.
+#[cfg(not(windows))]
 pub fn resident_bytes() -> Option<u64> {
     static STATM: KeptFile = KeptFile::new("/proc/self/statm");
     let text = STATM.read()?;
@@ -258,11 +276,6 @@ fn page_bytes() -> u64 {
     // SAFETY: it takes and gives numbers alone.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).unwrap_or(4096)
-}
-
-#[cfg(not(unix))]
-fn page_bytes() -> u64 {
-    4096
 }
 
 #[cfg(test)]

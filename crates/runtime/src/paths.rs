@@ -22,7 +22,7 @@ pub fn path(bytes: &[u8]) -> Cow<'_, Path> {
 pub fn path(bytes: &[u8]) -> Cow<'_, Path> {
     match std::str::from_utf8(bytes) {
         Ok(text) if names::is_plain(bytes) => Path::new(text).into(),
-        _ => Path::new(NO_NAME).into(),
+        _ => PathBuf::from(names::none_for(bytes)).into(),
     }
 }
 
@@ -36,10 +36,6 @@ pub fn word(bytes: &[u8]) -> OsString {
 pub fn word(bytes: &[u8]) -> OsString {
     String::from_utf8_lossy(bytes).into_owned().into()
 }
-
-/// No file has such a name: whoever opens it is told so.
-#[cfg(windows)]
-const NO_NAME: &str = "<no name>";
 
 /// Whether names that differ in case alone are one file's.
 pub const IGNORES_CASE: bool = cfg!(windows);

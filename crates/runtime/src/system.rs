@@ -3,7 +3,9 @@
 use crate::kept_file::KeptFile;
 
 static LOAD: KeptFile = KeptFile::new("/proc/loadavg");
+#[cfg(not(windows))]
 static MEMORY: KeptFile = KeptFile::new("/proc/meminfo");
+#[cfg(not(windows))]
 static CPU: KeptFile = KeptFile::new("/proc/stat");
 
 /// What the machine's memory comes to.
@@ -30,13 +32,46 @@ pub fn load() -> Option<u64> {
 }
 
 /// What memory there is.
+#[cfg(not(windows))]
 pub fn memory() -> Option<Memory> {
     memory_of(&MEMORY.read()?)
 }
 
+/// What memory there is. How much of the page file is used is not told.
+#[cfg(windows)]
+pub fn memory() -> Option<Memory> {
+    use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
+    let size = size_of::<MEMORYSTATUSEX>() as u32;
+    let mut found = MEMORYSTATUSEX { dwLength: size, ..MEMORYSTATUSEX::default() };
+    // SAFETY: so much room as is said.
+    match unsafe { GlobalMemoryStatusEx(&mut found) } {
+        0 => None,
+        _ => Some(Memory { free_bytes: found.ullAvailPhys, swap_percent: 0 }),
+    }
+}
+
 /// What the processors have done.
+#[cfg(not(windows))]
 pub fn cpu_times() -> Option<CpuTimes> {
     cpu_of(&CPU.read()?)
+}
+
+/// What the processors have done.
+#[cfg(windows)]
+pub fn cpu_times() -> Option<CpuTimes> {
+    use windows_sys::Win32::Foundation::FILETIME;
+    use windows_sys::Win32::System::Threading::GetSystemTimes;
+    let [mut idle, mut kernel, mut user] = [FILETIME::default(); 3];
+    let ticks = |t: FILETIME| u64::from(t.dwHighDateTime) << 32 | u64::from(t.dwLowDateTime);
+    // SAFETY: values of this frame.
+    match unsafe { GetSystemTimes(&mut idle, &mut kernel, &mut user) } {
+        0 => None,
+        _ => {
+            // The kernel's have the idle ones in them.
+            let all = ticks(kernel).saturating_add(ticks(user));
+            Some(CpuTimes { busy: all.saturating_sub(ticks(idle)), all })
+        }
+    }
 }
 
 /// How many processors this process may use.
@@ -49,6 +84,7 @@ fn load_of(text: &[u8]) -> Option<u64> {
     weir_base::units::parse_fixed(first, 3)
 }
 
+#[cfg(any(not(windows), test))]
 fn memory_of(text: &str) -> Option<Memory> {
     let kib = |name: &str| -> Option<u64> {
         let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
@@ -60,6 +96,7 @@ fn memory_of(text: &str) -> Option<Memory> {
     Some(Memory { free_bytes: free * 1024, swap_percent: used.checked_div(swap).unwrap_or(0) })
 }
 
+#[cfg(any(not(windows), test))]
 fn cpu_of(text: &str) -> Option<CpuTimes> {
     let line = text.lines().find_map(|l| l.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();

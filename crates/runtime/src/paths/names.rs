@@ -21,6 +21,17 @@ pub(super) fn is_plain(path: &[u8]) -> bool {
     rest.split(|b| matches!(b, b'/' | b'\\')).all(is_plain_part)
 }
 
+/// A name that no file has, for one that is not plain: whoever opens it is told so, and shown what it was, with signs for
+/// others that would lead somewhere.
+pub(super) fn none_for(path: &[u8]) -> String {
+    let shown = |c: char| match c {
+        '/' | '\\' => '\u{2044}',
+        '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('?'),
+        c => c,
+    };
+    format!("<no name> {}", String::from_utf8_lossy(path).chars().map(shown).collect::<String>())
+}
+
 /// Whether a URI names what it says below a folder: there it has none of the system's own separators either.
 pub(super) fn is_plain_uri(uri: &[u8]) -> bool {
     !uri.contains(&b'\\') && uri.split(|b| *b == b'/').all(is_plain_part)
@@ -243,6 +254,13 @@ mod tests {
         "/.",
         "/a/../b",
     ];
+
+    #[test]
+    fn what_names_nothing_is_shown() {
+        assert_eq!(none_for(b"C:\\a/../b:c"), "<no name> C:\u{2044}a\u{2044}..\u{2044}b:c");
+        assert_eq!(none_for(b"C:\nginx\t\xff"), "<no name> C:\u{240a}ginx\u{2409}\u{fffd}");
+        assert!(HOSTILE.iter().all(|path| !is_plain(none_for(path.as_bytes()).as_bytes())));
+    }
 
     #[test]
     fn the_longest_form_is_said_shortly() {
