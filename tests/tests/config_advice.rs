@@ -285,6 +285,16 @@ fn servers_that_can_never_be_reached() {
 
 /// They need no port, and are refused where the system has none.
 #[test]
+fn marks_before_the_text_are_told_of() {
+    if !is_weir() {
+        return skip("nginx does not say what to do");
+    }
+    let said = run_cli(&["-t"], "\u{feff}events {}");
+    let mend = "byte order mark: save it as UTF-8 without one";
+    assert!(said.code == 1 && said.stderr.contains(mend), "{}", said.stderr);
+}
+
+#[test]
 fn unix_sockets_are_told_of_where_there_are_none() {
     let none = "the unix domain sockets are not supported on this platform";
     for (part, place) in [

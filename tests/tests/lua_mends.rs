@@ -32,6 +32,15 @@ fn code_that_declines_or_is_not_there_lets_nobody_in() {
     server.expect_error("none.lua (2: No such file or directory)");
 }
 
+/// What editors on Windows put before a text is none of it.
+#[test]
+fn a_file_may_begin_with_a_byte_order_mark() {
+    let conf = "events {} http { server { listen 127.0.0.1:%%PORT_0%%;
+        location / { content_by_lua_file %%DIR%%/marked.lua; } } }";
+    let setup = Setup::new(conf).file("marked.lua", "\u{feff}#!/usr/bin/lua\nngx.say(\"here\")");
+    assert_eq!(setup.start().get("/").text(), "here\n");
+}
+
 /// What is posted to one that does not wait any more is the next one's.
 #[test]
 fn what_is_posted_is_not_lost_with_who_waited() {

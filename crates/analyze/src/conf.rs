@@ -3,6 +3,7 @@
 use crate::shown;
 use weir_analytics::format::{Escape, Format};
 use weir_conf::{parse, Body, Directive, Loader, Options, Sources};
+use weir_runtime::paths::BACKSLASH_SEPARATES;
 
 const COMBINED: &[u8] = b"combined";
 
@@ -102,5 +103,5 @@ impl LogFormats {
 }
 
 fn base(path: &[u8]) -> &[u8] {
-    path.rsplit(|b| *b == b'/').next().unwrap_or(path)
+    path.rsplit(|b| *b == b'/' || BACKSLASH_SEPARATES && *b == b'\\').next().unwrap_or(path)
 }

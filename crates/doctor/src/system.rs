@@ -57,6 +57,7 @@ impl System for Machine {
     }
 
     fn names(&self, path: &Path) -> io::Result<Vec<String>> {
+        machine::is_systems(path)?;
         let names = std::fs::read_dir(path)?.take(NAMES_MAX).flatten();
         Ok(names.map(|e| e.file_name().to_string_lossy().into_owned()).collect())
     }

@@ -342,7 +342,7 @@ fn build(b: &mut Build) -> ConfResult {
 
 pub(crate) const SETTINGS: &[Row] = &[
     Row::new("lua_shared_dict", Context::HTTP, Arity::TWO, "", "A dictionary that all workers share: NAME SIZE; it outlives a reload and an upgrade.", |cf, d| set_dict(cf, d, DICT))
-        .note("It is in the memory of the process that serves: where that is killed, the one that takes its place begins with an empty one (in OpenResty the master keeps it)."),
+        .note("It is in the memory of the process that serves: where that is killed, the one that takes its place begins with an empty one (in OpenResty the master keeps it). Over an upgrade both programs serve for a while, each with its own; what the old one has comes to the new one when it ends, and keys that are there by then stay."),
     Row::new("lua_package_path", Context::HTTP, Arity::ONE, "", "Where require looks for modules; \"$prefix\" is the server's prefix, \";;\" the usual places.", set_path),
     Row::new("lua_package_cpath", Context::HTTP, Arity::ONE, "", "Where require looks for modules in C.", set_path),
     Row::new("lua_code_cache", LOC, Arity::FLAG, "on", "Whether code is compiled once; with off each request has a Lua state of its own, for who writes code.", |cf, d| {

@@ -83,6 +83,13 @@ impl RowTable {
         let mut e = d.fail(format!("unknown directive \"{name}\"")).of_itself();
         e.hint = match self.missing(&name) {
             Some(why) => Some(why.to_string()),
+            // What editors on Windows put before a text, which is not seen.
+            None if matches!(&*d.name.text, [0xef, 0xbb, 0xbf, ..]) => {
+                Some("the file begins with a byte order mark: save it as UTF-8 without one".into())
+            }
+            None if matches!(&*d.name.text, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) => {
+                Some("the file is in UTF-16: save it as UTF-8, without a byte order mark".into())
+            }
             None => weir_conf::suggest(&name, self.names())
                 .map(|near| format!("did you mean \"{near}\"?")),
         };

@@ -427,6 +427,10 @@ local function function_of(text, chunk)
     if text:byte() == 27 then
         return loadstring(text, chunk)
     end
+    -- What editors on Windows put before a text.
+    if text:sub(1, 3) == "\239\187\191" then
+        text = text:sub(4)
+    end
     if text:byte() == 35 then
         text = text:gsub("^#[^\n]*", "", 1)
     end
