@@ -295,6 +295,22 @@ fn marks_before_the_text_are_told_of() {
 }
 
 #[test]
+fn backslashes_that_are_lost_in_a_path_are_told_of() {
+    for (path, is_lost) in [
+        (r"C:\new\test", true),
+        (r"C:\sites\test", true),
+        (r"C:\sites\www", false),
+        (r"C:\\new\\test", false),
+        ("C:/new/test", false),
+    ] {
+        let conf = format!("events {{}}\nhttp {{ server {{ root {path}; }} }}");
+        let said = run_cli(&["-t"], &conf);
+        let is_told = said.stderr.contains("line feed") && said.stderr.contains("write \"/\"");
+        assert_eq!((said.code, is_told), (0, is_lost && is_windows()), "{path}: {}", said.stderr);
+    }
+}
+
+#[test]
 fn unix_sockets_are_told_of_where_there_are_none() {
     let none = "the unix domain sockets are not supported on this platform";
     for (part, place) in [

@@ -48,6 +48,14 @@ fn one_command_hands_over() {
         let output = command.args(["-s", "upgrade"]).output().unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
+    // Of one that runs, which is to end first; of one that was killed, which cannot.
+    let left = |pid: u32| {
+        std::fs::write(server.dir().join("the.pid.oldbin"), format!("{pid}\n")).unwrap();
+    };
+    left(old);
+    let (is_done, said) = ask();
+    assert!(!is_done && said.contains("is to end first"), "{said}");
+    left(i32::MAX as u32);
     let (is_done, said) = ask();
     assert!(is_done && said.contains("has taken the place of"), "{said}");
     let new = pid_in(&server, "the.pid").unwrap_or(old);

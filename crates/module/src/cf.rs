@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_conf::{SourceFile, Span};
 use weir_runtime::files;
+use weir_runtime::paths::BACKSLASH_SEPARATES;
 
 /// Most errors of one configuration that are told.
 const ERRORS_MAX: usize = 50;
@@ -312,8 +313,26 @@ impl Cf {
             d.flag()?;
         }
         self.give(d, row)?;
+        self.warnings.extend(lost_backslash(d).filter(|_| BACKSLASH_SEPARATES));
         (row.set)(self, d)
     }
+}
+
+/// What was to be a path, and has another sign in the place of a backslash and the letter behind it: `C:\new`.
+fn lost_backslash(d: &Directive) -> Option<Diagnostic> {
+    let is_sign = |b: &u8| matches!(b, b'\n' | b'\r' | b'\t');
+    let is_path = |text: &[u8]| match text {
+        [drive, b':', rest @ ..] if drive.is_ascii_alphabetic() => {
+            rest.first().is_some_and(|b| is_sign(b) || matches!(b, b'/' | b'\\'))
+        }
+        _ => false,
+    };
+    let word = d.args.iter().find(|w| is_path(&w.text) && w.text.iter().any(is_sign))?;
+    let text = "a path has a line feed or a tab in it: that is what \"\\n\", \"\\r\" and \"\\t\" are in a configuration";
+    let mut warning = Diagnostic::of(d, word.span, text.to_string());
+    warning.level = weir_conf::Level::Warn;
+    warning.hint = Some("write \"/\" or \"\\\\\" between the names".to_string());
+    Some(warning)
 }
 
 fn join(prefix: &Path, name: &[u8]) -> PathBuf {

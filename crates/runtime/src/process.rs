@@ -124,6 +124,13 @@ pub fn own_link() -> Option<UnixStream> {
     None
 }
 
+/// Whether there is a process of that number, as far as that can be told.
+pub fn runs(pid: i32) -> bool {
+    // SAFETY: kill takes two numbers, and sends nothing.
+    let is_there = unsafe { libc::kill(pid, 0) } == 0;
+    is_there || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
 /// Has [`reap`] tell of the end of a process that is no child. Windows alone has services, for which that is.
 ///
 /// # Errors

@@ -156,7 +156,9 @@ pub fn ended(upgrade: &mut Option<Upgrade>, pid: i32, exit: Exit, log: &ErrorLog
 /// One is under way.
 pub fn may_begin(pid_file: &Path) -> Result<(), String> {
     let old = old_name(pid_file);
-    match old.exists() {
+    // One that was killed has left it.
+    let is_anyones = || number_in(&old).is_none_or(process::runs);
+    match old.exists() && is_anyones() {
         true => Err(format!(
             "an upgrade is under way: there is \"{}\"; the process that it names is to end first",
             old.display()
@@ -183,6 +185,9 @@ pub fn wait(pid_file: &Path, pid: i32) -> Result<i32, String> {
     loop {
         if let Some(new) = number_in(pid_file).filter(|new| *new != pid) {
             return Ok(new);
+        }
+        if !process::runs(pid) {
+            return Err(format!("process {pid} has ended before a new program served"));
         }
         let is_begun = old.exists();
         if has_begun && !is_begun || !has_begun && begun.elapsed() > BEGINS {

@@ -233,6 +233,19 @@ fn keep(pid: u32, process: OwnedHandle, is_other: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether there is a process of that number, as far as that can be told.
+pub fn runs(pid: i32) -> bool {
+    // SAFETY: numbers; the handle, if there is one, is nobody else's.
+    unsafe {
+        match OpenProcess(PROCESS_SYNCHRONIZE, 0, pid.unsigned_abs()) {
+            none if none.is_null() => {
+                io::Error::last_os_error().kind() == io::ErrorKind::PermissionDenied
+            }
+            process => !has_ended(&OwnedHandle::from_raw_handle(process)),
+        }
+    }
+}
+
 /// Has [`reap`] tell of the end of a process that is no child, but a child's, or one of its.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! Processes: nobody is root and nothing forks; a master starts the program again to serve ([`super::family`]).
 
-pub use super::family::{is_started, own_link, start_serving, watch};
+pub use super::family::{is_started, own_link, runs, start_serving, watch};
 use super::handover::End;
 use super::sockets::{OwnedFd, RawFd, UnixStream};
 use super::{family, unsupported};
