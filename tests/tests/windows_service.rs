@@ -29,13 +29,13 @@ fn has_services(dir: &Path) -> bool {
 
 #[test]
 fn a_service_lives_and_ends() {
+    // Wine ends its services with the last program that is none.
+    let _stays = Server::start("events {} http { server { listen 127.0.0.1:%%PORT_0%%; } }");
     let setup = Setup::new("");
     let dir = setup.dir();
     if !has_services(dir) {
         return;
     }
-    // Wine ends its services with the last program that is none.
-    let _stays = Server::start("events {} http { server { listen 127.0.0.1:%%PORT_0%%; } }");
     let port = free_port();
     let name = format!("weir test {}", std::process::id());
     let service = |order: &str| weir(dir, &["service", order, "-n", &name]);
@@ -103,11 +103,11 @@ struct Service {
 
 impl Service {
     fn start(text: &str) -> Option<Service> {
+        let stays = Server::start("events {} http { server { listen 127.0.0.1:%%PORT_0%%; } }");
         let setup = Setup::new("");
         if !has_services(setup.dir()) {
             return None;
         }
-        let stays = Server::start("events {} http { server { listen 127.0.0.1:%%PORT_0%%; } }");
         let port = free_port();
         let service = Service { setup, name: format!("weir test {port}"), port, _stays: stays };
         std::fs::create_dir_all(service.path("logs")).unwrap();

@@ -35,7 +35,8 @@ cargo xtask docs            writes docs/directives.md from what the program says
                             docs/inventory
 cargo xtask windows [build] the program for Windows, in target/windows/run, by Debian's rustc-web and mingw-w64;
                             check only looks whether it would be, test [FILTER] runs the black-box
-                            tests against it under wine
+                            tests against it under wine, test --first the first of each file against
+                            the program as it is built quickest
 cargo xtask release         the program as packages have it, in target/optimized: built by a profile of
                             bench/train.py's scenarios, where python3, openssl and llvm-profdata are;
                             --plain builds it without

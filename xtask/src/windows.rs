@@ -6,9 +6,11 @@
 
 mod each;
 
+use crate::report::Tally;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 const TARGET: &str = "x86_64-pc-windows-gnu";
 /// Where Debian's packages put what is needed, and who brings it.
@@ -84,8 +86,9 @@ pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     match args {
         ["check"] => cargo(root, &["check"]),
         [] | ["build"] => build(root).map(|program| println!("built {}", program.display())),
+        ["test", "--first"] => test_first(root),
         ["test", rest @ ..] => test(root, rest),
-        _ => Err("cargo xtask windows [check|build|test [FILTER…]]".to_owned()),
+        _ => Err("cargo xtask windows [check|build|test [--first|FILTER…]]".to_owned()),
     }
 }
 
@@ -114,14 +117,17 @@ fn tools() -> &'static [(&'static str, &'static str)] {
     NEEDED.split_last().map_or(&NEEDED[..], |(_, tools)| tools)
 }
 
-/// What of the tools is not there that [`check`] needs.
-pub fn cannot_check() -> Option<String> {
+/// What of the tools is not there that [`draft`] needs.
+pub fn cannot_build() -> Option<String> {
     missing_of(tools())
 }
 
-/// Looks whether what is for both systems, and Windows' own, would be built.
-pub fn check(root: &Path) -> Command {
-    command(root, &["check", "--quiet"], "weir-runtime")
+/// What a program is built with that is tested, but not for its speed: without any of it some tests wait for too long.
+const DRAFT: [&str; 3] = ["build", "--config", "profile.dev.opt-level=1"];
+
+/// Builds such a program, for [`test_some`].
+pub fn draft(root: &Path) -> Command {
+    command(root, &[&DRAFT[..], &["--quiet"]].concat(), "weir")
 }
 
 /// The program, for whoever packs it.
@@ -160,15 +166,18 @@ fn command(root: &Path, words: &[&str], package: &str) -> Command {
 /// The program, in a folder with what it needs to run.
 fn build(root: &Path) -> Result<PathBuf, String> {
     cargo(root, &["build", "--release", "--config", "profile.release.lto=false"])?;
-    let folder = place(root).join("run");
+    furnish(&place(root).join("run"), &place(root).join(TARGET).join("release/weir.exe"))
+}
+
+/// A folder with that program, and what it needs to run.
+fn furnish(folder: &Path, built: &Path) -> Result<PathBuf, String> {
     let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
-    fs::create_dir_all(&folder).map_err(failed)?;
-    let built = place(root).join(TARGET).join("release/weir.exe");
+    fs::create_dir_all(folder).map_err(failed)?;
     let program = folder.join("weir.exe");
-    fs::copy(&built, &program).map_err(|e| format!("{}: {e}", built.display()))?;
-    compiled(&folder, "random.c", RANDOM, &["-shared", "-o", "bcryptprimitives.dll"])?;
-    compiled(&folder, "events.c", EVENTS, &["-o", "events.exe"])?;
-    compiled(&folder, "tools.c", TOOLS, &["-o", "tools.exe"])?;
+    fs::copy(built, &program).map_err(|e| format!("{}: {e}", built.display()))?;
+    compiled(folder, "random.c", RANDOM, &["-shared", "-o", "bcryptprimitives.dll"])?;
+    compiled(folder, "events.c", EVENTS, &["-o", "events.exe"])?;
+    compiled(folder, "tools.c", TOOLS, &["-o", "tools.exe"])?;
     for name in TOOL_NAMES {
         let tool = folder.join(name).with_extension("exe");
         fs::copy(folder.join("tools.exe"), &tool).map_err(failed)?;
@@ -202,9 +211,8 @@ pub fn left_out(root: &Path) -> Result<Vec<(String, String)>, String> {
         .collect()
 }
 
-/// A script that has wine run that program.
-fn script(root: &Path, name: &str) -> Result<PathBuf, String> {
-    let folder = place(root).join("run");
+/// A script in that folder that has wine run that program.
+fn script(root: &Path, folder: &Path, name: &str) -> Result<PathBuf, String> {
     let script = folder.join(name);
     let text = format!(
         "#!/bin/sh\nexport WINEDEBUG=-all WINEPREFIX='{}'\nexec wine '{}' \"$@\"\n",
@@ -217,40 +225,68 @@ fn script(root: &Path, name: &str) -> Result<PathBuf, String> {
     Ok(script)
 }
 
-/// The black-box tests against the program under wine, which they start by a script.
+/// The black-box tests, of which those are to run that it takes.
+struct Suite {
+    program: PathBuf,
+    rows: Vec<(String, String)>,
+    /// Of all that were asked for: those that a row leaves out, and the others.
+    left_out: Vec<String>,
+    names: Vec<String>,
+}
+
+impl Suite {
+    fn of(root: &Path, folder: &Path, filter: &[&str]) -> Result<Suite, String> {
+        // Cargo removes its own as soon as something is built while the tests run.
+        let program = folder.join("blackbox");
+        let built = each::built(root)?;
+        fs::copy(&built, &program).map_err(|e| format!("{}: {e}", built.display()))?;
+        let rows = left_out(root)?;
+        let names = each::names(&program, filter)?;
+        let is_dead = |start: &str| !names.iter().any(|name| name.starts_with(start));
+        let dead = rows.iter().find(|row| is_dead(&row.0));
+        if let (true, Some((start, _))) = (filter.is_empty(), dead) {
+            return Err(format!("tests/windows.tsv: {start} is no test's name"));
+        }
+        let is_left_out =
+            |name: &str| rows.iter().any(|(start, _)| name.starts_with(start.as_str()));
+        let (left_out, names) = names.into_iter().partition(|name| is_left_out(name));
+        Ok(Suite { program, rows, left_out, names })
+    }
+
+    /// Runs them against the program in that folder under wine, by a script that they start it by.
+    fn run(&self, root: &Path, folder: &Path, within: Duration) -> Result<Tally, String> {
+        let (weir, events) = (script(root, folder, "weir")?, script(root, folder, "events")?);
+        // The first start makes the prefix, which takes its time; the server stays then, or each program would start its own.
+        wine(root, "wine", &["wineboot", "--init"])?;
+        wine(root, "wineserver", &["--persistent"])?;
+        let tally = each::run(self.names.clone(), within, || {
+            let mut test = Command::new(&self.program);
+            test.current_dir(root.join("tests")).env("WEIR_PEERS", crate::peers::dir(root));
+            test.env("WEIR_BIN", &weir).env("WEIR_WINDOWS_EVENTS", &events);
+            test
+        });
+        wine(root, "wineserver", &["--kill"])?;
+        Ok(tally)
+    }
+
+    fn all(&self) -> u64 {
+        (self.names.len() + self.left_out.len()) as u64
+    }
+}
+
+/// The black-box tests against the program under wine.
 fn test(root: &Path, filter: &[&str]) -> Result<(), String> {
     build(root)?;
-    let (weir, events) = (script(root, "weir")?, script(root, "events")?);
-    // Cargo removes its own as soon as something is built while the tests run.
-    let program = place(root).join("run").join("blackbox");
-    let built = each::built(root)?;
-    fs::copy(&built, &program).map_err(|e| format!("{}: {e}", built.display()))?;
-    let rows = left_out(root)?;
-    let names = each::names(&program, filter)?;
-    let is_dead = |start: &str| !names.iter().any(|name| name.starts_with(start));
-    if let (true, Some((start, _))) = (filter.is_empty(), rows.iter().find(|row| is_dead(&row.0))) {
-        return Err(format!("tests/windows.tsv: {start} is no test's name"));
-    }
-    let all = names.len() as u64;
-    let is_left_out = |name: &str| rows.iter().any(|(start, _)| name.starts_with(start.as_str()));
-    let (left_out, names): (Vec<_>, Vec<_>) = names.into_iter().partition(|n| is_left_out(n));
-    // The first start makes the prefix, which takes its time; the server stays then, or each program would start its own.
-    wine(root, "wine", &["wineboot", "--init"])?;
-    wine(root, "wineserver", &["--persistent"])?;
-    let mut tally = each::run(names, || {
-        let mut test = Command::new(&program);
-        test.current_dir(root.join("tests")).env("WEIR_PEERS", crate::peers::dir(root));
-        test.env("WEIR_BIN", &weir).env("WEIR_WINDOWS_EVENTS", &events);
-        test
-    });
-    wine(root, "wineserver", &["--kill"])?;
-    for (name, why) in &rows {
-        let count = left_out.iter().filter(|n| n.starts_with(name.as_str())).count();
+    let folder = place(root).join("run");
+    let suite = Suite::of(root, &folder, filter)?;
+    let mut tally = suite.run(root, &folder, Duration::MAX)?;
+    for (name, why) in &suite.rows {
+        let count = suite.left_out.iter().filter(|n| n.starts_with(name.as_str())).count();
         if count > 0 {
             println!("left out: {name} ({count}): {why}");
         }
     }
-    let by_name = left_out.len() as u64;
+    let (all, by_name) = (suite.all(), suite.left_out.len() as u64);
     tally.skipped += by_name;
     let share = tally.passed as f64 * 100.0 / all.max(1) as f64;
     println!("{} ({by_name} by name): {share:.1} % of {all} pass", tally.summary());
@@ -258,6 +294,46 @@ fn test(root: &Path, filter: &[&str]) -> Result<(), String> {
         0 => Ok(()),
         _ => Err(String::new()),
     }
+}
+
+/// The first test of each file that may run, against the program as it is built quickest, within that time.
+///
+/// # Errors
+///
+/// What it lacks, as a program that was not built yet.
+pub fn test_some(root: &Path, within: Duration) -> Result<Tally, String> {
+    if let Some(text) = missing() {
+        return Err(text);
+    }
+    let built = place(root).join(TARGET).join("debug/weir.exe");
+    if !built.exists() {
+        return Err("the program for it is not built yet".to_owned());
+    }
+    let folder = place(root).join("draft");
+    furnish(&folder, &built)?;
+    let mut suite = Suite::of(root, &folder, &[])?;
+    let all = suite.all();
+    suite.names.dedup_by(|name, before| file_of(name) == file_of(before));
+    println!(
+        "the first test of each file, {} of {all}; all of them: cargo xtask windows test",
+        suite.names.len()
+    );
+    suite.run(root, &folder, within)
+}
+
+/// What the test command does of it, alone.
+fn test_first(root: &Path) -> Result<(), String> {
+    cargo(root, &DRAFT)?;
+    let tally = test_some(root, Duration::MAX)?;
+    println!("{}", tally.summary());
+    match tally.failed {
+        0 => Ok(()),
+        _ => Err(String::new()),
+    }
+}
+
+fn file_of(name: &str) -> Option<&str> {
+    name.split_once("::").map(|(file, _)| file)
 }
 
 /// One of wine's programs, with the tests' prefix.

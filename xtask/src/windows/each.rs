@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A start by wine takes about a second, and some tests have a dozen.
 const TEST_MAX: Duration = Duration::from_secs(90);
@@ -40,15 +40,17 @@ pub fn names(program: &Path, words: &[&str]) -> Result<Vec<String>, String> {
 }
 
 /// Runs them all, a few at a time, and those that fail once more alone: under wine a busy machine is slow for tests that
-/// wait for seconds. `prepare` has what each is started with. What one that failed has said is shown.
-pub fn run(names: Vec<String>, prepare: impl Fn() -> Command + Sync) -> Tally {
-    let (mut tally, failed) = pass(names, AT_ONCE, &prepare);
+/// wait for seconds. `prepare` has what each is started with. What one that failed has said is shown. Those that have not
+/// begun `within` that time are not run, and said.
+pub fn run(names: Vec<String>, within: Duration, prepare: impl Fn() -> Command + Sync) -> Tally {
+    let begun = Instant::now();
+    let (mut tally, failed) = pass(names, AT_ONCE, &|| begun.elapsed() < within, &prepare);
     if failed.is_empty() {
         return tally;
     }
     println!("{} have failed and are asked once more, one at a time", failed.len());
     tally.failed = 0;
-    let (again, failed) = pass(failed, 1, &prepare);
+    let (again, failed) = pass(failed, 1, &|| true, &prepare);
     tally += again;
     failed.iter().for_each(|name| println!("failed: {name}"));
     tally
@@ -58,12 +60,13 @@ pub fn run(names: Vec<String>, prepare: impl Fn() -> Command + Sync) -> Tally {
 fn pass(
     names: Vec<String>,
     at_once: usize,
+    is_time: &(impl Fn() -> bool + Sync),
     prepare: &(impl Fn() -> Command + Sync),
 ) -> (Tally, Vec<String>) {
     let all = names.len();
     let left = Mutex::new(VecDeque::from(names));
     let done = Mutex::new((Tally::default(), Vec::new()));
-    let next = || left.lock().ok().and_then(|mut left| left.pop_front());
+    let next = || left.lock().ok().filter(|_| is_time()).and_then(|mut left| left.pop_front());
     std::thread::scope(|scope| {
         for _ in 0..at_once {
             scope.spawn(|| {
@@ -80,7 +83,13 @@ fn pass(
             });
         }
     });
-    done.into_inner().unwrap_or((Tally::FAILED, Vec::new()))
+    let (mut tally, failed) = done.into_inner().unwrap_or((Tally::FAILED, Vec::new()));
+    let late = left.into_inner().map_or(0, |left| left.len());
+    if late > 0 {
+        println!("skipped: {late} have not begun in time");
+        tally.skipped += late as u64;
+    }
+    (tally, failed)
 }
 
 /// How one test ends, and what is to be said of it.
@@ -118,7 +127,9 @@ mod tests {
         assert_eq!(skipped, (Tally::SKIPPED, "skipped: a::test: no curl".to_owned()));
         let (tally, said) = of("echo what is wrong; exit 1");
         assert!(tally == Tally::FAILED && said.contains("what is wrong"), "{said}");
-        let (tally, failed) = pass(vec!["a::b".to_owned()], 2, &|| Command::new("false"));
+        let (tally, failed) = pass(vec!["a::b".to_owned()], 2, &|| true, &|| Command::new("false"));
         assert_eq!((tally, failed), (Tally::FAILED, vec!["a::b".to_owned()]));
+        let late = pass(vec!["a::b".to_owned()], 2, &|| false, &|| Command::new("false"));
+        assert_eq!(late, (Tally::SKIPPED, Vec::new()));
     }
 }
