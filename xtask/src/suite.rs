@@ -176,7 +176,10 @@ fn build_windows(root: &Path) -> Tally {
 
 /// Some of the tests, with wine: all of them take too long for this.
 fn test_windows(root: &Path) -> Tally {
-    windows::test_some(root, WINE_MAX).unwrap_or_else(|text| skip(&format!("wine: {text}")))
+    match windows::cannot_test(root) {
+        Some(text) => skip(&format!("wine: {text}")),
+        None => windows::test_some(root, WINE_MAX).unwrap_or_else(|text| outcome(Err(text))),
+    }
 }
 
 /// The debug build: slower, and it checks every overflow.

@@ -125,8 +125,14 @@ pub fn cannot_build() -> Option<String> {
 /// What a program is built with that is tested, but not for its speed: without any of it some tests wait for too long.
 const DRAFT: [&str; 3] = ["build", "--config", "profile.dev.opt-level=1"];
 
-/// Builds such a program, for [`test_some`].
+/// Where it is then.
+fn drafted(root: &Path) -> PathBuf {
+    place(root).join(TARGET).join("debug/weir.exe")
+}
+
+/// Builds such a program, for [`test_some`]. One of before is gone, and not taken for it if it is not done in time.
 pub fn draft(root: &Path) -> Command {
+    let _ = fs::remove_file(drafted(root));
     command(root, &[&DRAFT[..], &["--quiet"]].concat(), "weir")
 }
 
@@ -296,21 +302,16 @@ fn test(root: &Path, filter: &[&str]) -> Result<(), String> {
     }
 }
 
+/// What [`test_some`] lacks.
+pub fn cannot_test(root: &Path) -> Option<String> {
+    let is_built = drafted(root).exists();
+    missing().or_else(|| (!is_built).then(|| "the program for it is not built".to_owned()))
+}
+
 /// The first test of each file that may run, against the program as it is built quickest, within that time.
-///
-/// # Errors
-///
-/// What it lacks, as a program that was not built yet.
 pub fn test_some(root: &Path, within: Duration) -> Result<Tally, String> {
-    if let Some(text) = missing() {
-        return Err(text);
-    }
-    let built = place(root).join(TARGET).join("debug/weir.exe");
-    if !built.exists() {
-        return Err("the program for it is not built yet".to_owned());
-    }
     let folder = place(root).join("draft");
-    furnish(&folder, &built)?;
+    furnish(&folder, &drafted(root))?;
     let mut suite = Suite::of(root, &folder, &[])?;
     let all = suite.all();
     suite.names.dedup_by(|name, before| file_of(name) == file_of(before));

@@ -46,6 +46,8 @@ impl Upgrade {
     /// What a service is told before the new program has begun is for that, too.
     pub fn hear(&mut self, signal: Signal) {
         match signal {
+            // Once is enough, however long the new program takes.
+            Signal::Hup | Signal::Usr1 if self.unsaid.contains(&signal) => {}
             Signal::Hup | Signal::Usr1 => self.unsaid.push(signal),
             // If it has just ended that is told of.
             Signal::Quit | Signal::Term | Signal::Int => drop(signals::send(self.pid, signal)),

@@ -187,7 +187,7 @@ fn instance(first: bool) -> io::Result<OwnedHandle> {
     let name = name_of(family::main_pid());
     let only = if first { FILE_FLAG_FIRST_PIPE_INSTANCE } else { 0 };
     // SAFETY: the name ends in a zero, the rights outlive the call; the handle, if there is one, is nobody else's.
-    owned::with_rights(Some(RIGHTS), |rights| unsafe {
+    owned::with_rights(RIGHTS, |rights| unsafe {
         let pipe = CreateNamedPipeW(
             name.as_ptr(),
             PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED | only,

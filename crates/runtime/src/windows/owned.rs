@@ -26,16 +26,15 @@ impl Drop for Local {
     }
 }
 
-/// Has an object made with those rights, in the system's own words for them; without any with the usual ones.
+/// Has an object made with those rights, in the system's own words for them.
 ///
 /// # Errors
 ///
 /// The system's.
 pub(super) fn with_rights<T>(
-    rights: Option<&str>,
+    rights: &str,
     make: impl FnOnce(*const SECURITY_ATTRIBUTES) -> io::Result<T>,
 ) -> io::Result<T> {
-    let Some(rights) = rights else { return make(std::ptr::null()) };
     let rights: Vec<u16> = rights.encode_utf16().chain([0]).collect();
     let mut descriptor = std::ptr::null_mut();
     // SAFETY: a text that ends in a zero; the descriptor is the system's, and is given back behind the call.
