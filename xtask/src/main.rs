@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout)]
 
+mod apt;
 mod cargo;
 mod child;
 mod compat;
@@ -33,7 +34,8 @@ cargo xtask suite CHECKOUT  nginx's own tests against tests/nginx-suite.tsv, for
                             with --write the file is written
 cargo xtask docs            writes docs/directives.md from what the program says, and the other pages of
                             docs/inventory
-cargo xtask windows [build] the program for Windows, in target/windows/run, by Debian's rustc-web and mingw-w64;
+cargo xtask windows [build] the program for Windows, in target/windows/run, by Debian's rustc-web and mingw-w64,
+                            which are got into target/windows/kit where they are not installed;
                             check only looks whether it would be, test [FILTER] runs the black-box
                             tests against it under wine, test --first the first of each file against
                             the program as it is built quickest
@@ -43,7 +45,7 @@ cargo xtask release         the program as packages have it, in target/optimized
 cargo xtask package         builds Debian packages and a tarball, in target/package;
                             --binary FILE packs a program that is there, --plain builds it without
                             a profile, --out DIR goes elsewhere
-cargo xtask package windows a zip, an installer where makensis is, and winget's manifests for Windows;
+cargo xtask package windows a zip, an installer by makensis, and winget's manifests for Windows;
                             --binary and --out as above, --url URL is where the zip will be
 ";
 
@@ -51,7 +53,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["test"] => suite::run(&root(), std::env::var_os("WEIR_NO_INSTALL").is_none()),
+        ["test"] => suite::run(&root(), apt::may_install()),
         ["test", "--no-install"] => suite::run(&root(), false),
         ["peers"] => {
             peers::get(&root(), true);

@@ -1,24 +1,20 @@
 //! `cargo xtask peers`: real programs for the tests to talk to, from the distribution.
 //!
-//! What is installed is taken as it is. The rest is downloaded with its closure by `apt-get` and
-//! unpacked below `target/peers`: no package is installed, so none starts a service, nothing outside
-//! `target` changes and root is not needed. The tests look there too (`tests/src/tools.rs`).
+//! What is installed is taken as it is. The rest is unpacked below `target/peers` (`apt.rs`): no package is
+//! installed, so none starts a service. The tests look there too (`tests/src/tools.rs`).
 //! Nothing here fails a run: a test whose program is missing says that it was skipped.
 
 mod go;
 mod jars;
 
-use crate::child::{quiet, watched};
+use crate::apt::Home;
+use crate::child::quiet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-const UPDATE_MAX: Duration = Duration::from_secs(90);
 const DOWNLOAD_MAX: Duration = Duration::from_secs(180);
-const UNPACK_MAX: Duration = Duration::from_secs(30);
-/// After so long it is tried once more to get what was not to be had, and nothing else is missing.
-const AGAIN: Duration = Duration::from_secs(24 * 3600);
 
 struct Peer {
     package: &'static str,
@@ -96,23 +92,17 @@ pub fn get(root: &Path, may_install: bool) {
         return println!("all there: {}", names(PEERS.iter()));
     }
     println!("missing: {}", names(missing.iter().copied()));
-    let stamp = dir.with_file_name("tried");
-    match () {
-        () if !may_install => println!("not downloaded: --no-install, or WEIR_NO_INSTALL is set"),
-        () if !quiet(Command::new("apt-get").arg("--version")) => println!("there is no apt-get"),
-        () if was_tried(&stamp, &names(missing.iter().copied())) => {
-            println!("not to be had in the last day ({})", stamp.display())
-        }
-        () => {
-            if let Err(text) = download(&dir, &missing) {
-                println!("{text}");
-            }
-            let missing = self::missing(&dir);
-            let _ = fs::write(&stamp, names(missing.iter().copied()));
-            if !missing.is_empty() {
-                println!("still missing: {}", names(missing.into_iter()));
-            }
-        }
+    let home = Home(dir.parent().unwrap_or(&dir));
+    if let Some(why) = home.cannot(&names(missing.iter().copied()), may_install) {
+        return println!("{why}");
+    }
+    if let Err(text) = download(&home, &dir, &missing) {
+        println!("{text}");
+    }
+    let missing = self::missing(&dir);
+    home.tried(&names(missing.iter().copied()));
+    if !missing.is_empty() {
+        println!("still missing: {}", names(missing.into_iter()));
     }
 }
 
@@ -126,14 +116,6 @@ fn names<'a>(peers: impl Iterator<Item = &'a Peer>) -> String {
 
 fn missing(dir: &Path) -> Vec<&'static Peer> {
     PEERS.iter().filter(|p| !p.is_there(dir)).collect()
-}
-
-/// Whether just these were not to be had lately.
-fn was_tried(stamp: &Path, names: &str) -> bool {
-    let modified = fs::metadata(stamp).and_then(|m| m.modified());
-    let age = modified.ok().and_then(|m| SystemTime::now().duration_since(m).ok());
-    let same = fs::read_to_string(stamp).is_ok_and(|tried| tried == names);
-    same && age.is_some_and(|age| age < AGAIN)
 }
 
 impl Peer {
@@ -189,57 +171,27 @@ pub fn libraries(dir: &Path) -> std::ffi::OsString {
     std::env::join_paths(places).unwrap_or_default()
 }
 
-/// `apt-get` with lists and archives of our own, and the system's knowledge of what is installed.
-fn apt(home: &Path) -> Command {
-    let mut command = Command::new("apt-get");
-    command.stdin(Stdio::null()).env("DEBIAN_FRONTEND", "noninteractive").args(["-q", "-y"]);
-    let places = [("State::Lists", "lists"), ("Cache", "cache"), ("Cache::archives", "archives")];
-    for (what, place) in places {
-        command.arg("-o").arg(format!("Dir::{what}={}", home.join(place).display()));
-    }
-    for option in [
-        "Debug::NoLocking=1",
-        "APT::Sandbox::User=",
-        "Acquire::Languages=none",
-        "Acquire::http::Timeout=20",
-        "Acquire::Retries=1",
-    ] {
-        command.args(["-o", option]);
-    }
-    command
-}
-
-fn download(dir: &Path, missing: &[&Peer]) -> Result<(), String> {
-    let home = dir.parent().unwrap_or(dir);
-    for place in ["lists/partial", "archives/partial", "cache", "root", "packages"] {
-        let path = home.join(place);
-        fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    }
-    run("apt-get update", apt(home).arg("update"), UPDATE_MAX)?;
-    println!("downloading {} into {}", names(missing.iter().copied()), home.display());
+fn download(home: &Home, dir: &Path, missing: &[&Peer]) -> Result<(), String> {
+    home.update()?;
+    println!("downloading {} into {}", names(missing.iter().copied()), home.0.display());
     let end = SystemTime::now() + DOWNLOAD_MAX;
     for peer in missing.iter().filter(|p| matches!(p.what, Package)) {
-        if let Err(text) = keep(home, peer.package) {
+        if let Err(text) = keep(home, dir, peer.package) {
             println!("{}: {text}", peer.package);
         }
     }
     let wanted = missing.iter().filter(|p| !matches!(p.what, Package));
     let wanted: Vec<&str> = wanted.map(|p| p.package).collect();
     // If one of them does not exist here, the others are still to be had.
-    if fetch(home, &wanted, DOWNLOAD_MAX).is_err() {
+    if home.fetch(&wanted, DOWNLOAD_MAX).is_err() {
         for package in wanted {
             let left = end.duration_since(SystemTime::now()).unwrap_or_default();
-            if let Err(text) = fetch(home, &[package], left) {
+            if let Err(text) = home.fetch(&[package], left) {
                 println!("{package}: {text}");
             }
         }
     }
-    for package in beginning(&home.join("archives"), "") {
-        if package.extension().is_some_and(|e| e == "deb") {
-            run("dpkg -x", Command::new("dpkg").arg("-x").arg(&package).arg(dir), UNPACK_MAX)?;
-            let _ = fs::remove_file(package);
-        }
-    }
+    home.unpack(dir)?;
     for (name, program) in BY_ALTERNATIVES {
         let link = dir.join("usr/bin").join(name);
         if dir.join("usr/bin").join(program).is_file() && !link.exists() {
@@ -247,31 +199,17 @@ fn download(dir: &Path, missing: &[&Peer]) -> Result<(), String> {
                 .map_err(|e| format!("{}: {e}", link.display()))?;
         }
     }
-    let _ = fs::remove_dir_all(home.join("lists"));
     Ok(())
 }
 
 /// Downloads a package with its closure, and leaves it as it is.
-fn keep(home: &Path, package: &str) -> Result<(), String> {
-    fetch(home, &[package], DOWNLOAD_MAX)?;
-    for file in beginning(&home.join("archives"), "") {
-        if file.extension().is_some_and(|e| e == "deb") {
-            let name = file.file_name().unwrap_or_default();
-            let to = home.join("packages").join(name);
-            fs::copy(&file, &to).map_err(|e| format!("{}: {e}", to.display()))?;
-        }
+fn keep(home: &Home, dir: &Path, package: &str) -> Result<(), String> {
+    let packages = packages(dir);
+    fs::create_dir_all(&packages).map_err(|e| format!("{}: {e}", packages.display()))?;
+    home.fetch(&[package], DOWNLOAD_MAX)?;
+    for file in home.archives() {
+        let to = packages.join(file.file_name().unwrap_or_default());
+        fs::copy(&file, &to).map_err(|e| format!("{}: {e}", to.display()))?;
     }
     Ok(())
-}
-
-fn fetch(home: &Path, packages: &[&str], limit: Duration) -> Result<(), String> {
-    let options = ["install", "--no-install-recommends", "--download-only", "--"];
-    run("apt-get", apt(home).args(options).args(packages), limit)
-}
-
-/// Quietly, unless it goes wrong.
-fn run(name: &str, command: &mut Command, limit: Duration) -> Result<(), String> {
-    let mut last = String::new();
-    watched(command.stderr(Stdio::null()), limit, |line| last = line.to_owned())
-        .map_err(|e| format!("{name}: {e}: {last}"))
 }

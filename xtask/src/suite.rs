@@ -41,6 +41,7 @@ pub fn run(root: &Path, may_install: bool) -> Result<(), String> {
     needs_c_compiler(may_install)?;
     println!("== real peers");
     peers::get(root, may_install);
+    windows::get(root, may_install);
     let mut all = Tally::default();
     let mut table = format!("{:16} {:7.1} s\n", "real peers", start.elapsed().as_secs_f64());
     for row in STEPS {
@@ -165,7 +166,7 @@ fn tests(root: &Path) -> Tally {
 
 /// Whether all of it is compiled for Windows, where a library for it can be built.
 fn build_windows(root: &Path) -> Tally {
-    if let Some(text) = windows::cannot_build() {
+    if let Some(text) = windows::cannot_build(root) {
         return skip(&format!("windows: {text}"));
     }
     match watched(&mut windows::draft(root), WINDOWS_MAX, |line| println!("{line}")) {

@@ -1,110 +1,62 @@
 //! `cargo xtask windows`: the program for Windows, built on Linux, and the black-box tests against it under wine.
 //!
-//! No standard library for Windows is to be had built, so it is built from its source: Debian's rustc-web, cargo-web and
-//! rust-web-src are a compiler and that source, of one version; mingw-w64 links, wine runs. What of them is not installed is
-//! said, with the command that installs it: nothing is installed by this.
+//! What it is built and run with is got where it is not installed (`windows/kit.rs`); what cannot be got is said, with the
+//! command that installs it.
 
 mod each;
+mod kit;
+mod wine;
 
 use crate::report::Tally;
+use kit::Kit;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use wine::Wine;
 
 const TARGET: &str = "x86_64-pc-windows-gnu";
-/// Where Debian's packages put what is needed, and who brings it.
-const NEEDED: [(&str, &str); 5] = [
-    ("/usr/bin/rustc", "rustc-web"),
-    ("/usr/bin/cargo", "cargo-web"),
-    ("/usr/lib/rustlib/src/rust/library/std/Cargo.toml", "rust-web-src"),
-    ("/usr/bin/x86_64-w64-mingw32-gcc", "mingw-w64"),
-    ("/usr/bin/wine", "wine wine64"),
-];
-
 /// What Rust's standard library asks of the system, and wine 8 has not: on top of what it has.
-const RANDOM: &str = "\
-#include <windows.h>
-BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
-__declspec(dllexport) BOOL ProcessPrng(PBYTE to, SIZE_T n) {
-  while (n) {
-    ULONG some = n > 65536 ? 65536 : (ULONG)n;
-    if (!SystemFunction036(to, some)) return FALSE;
-    to += some; n -= some;
-  }
-  return TRUE;
-}
-BOOL WINAPI DllMain(HINSTANCE h, DWORD why, LPVOID p) { return TRUE; }
-";
+const RANDOM: &str = include_str!("windows/random.c");
 
 /// What the tests set a server's events by: its name and the server's number are told. Words with a dash are done to that
 /// process.
-const EVENTS: &str = "\
-#include <windows.h>
-#include <tlhelp32.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-LONG NTAPI NtSuspendProcess(HANDLE);
-LONG NTAPI NtResumeProcess(HANDLE);
-static int children(DWORD of) {
-  HANDLE all = CreateToolhelp32Snapshot(TH32CS_SNAPPROCESS, 0);
-  PROCESSENTRY32 one = { sizeof one };
-  BOOL more;
-  for (more = Process32First(all, &one); more; more = Process32Next(all, &one))
-    if (one.th32ParentProcessID == of) printf(\"%lu \", (unsigned long)one.th32ProcessID);
-  return 0;
-}
-int main(int count, char **words) {
-  char name[200];
-  HANDLE event, process;
-  DWORD pid;
-  if (count != 3) return 2;
-  pid = strtoul(words[2], 0, 10);
-  if (words[1][0] == '-') {
-    if (!strcmp(words[1], \"-children\")) return children(pid);
-    if (!(process = OpenProcess(PROCESS_ALL_ACCESS, FALSE, pid))) return 1;
-    if (!strcmp(words[1], \"-alive\")) return WaitForSingleObject(process, 0) != WAIT_TIMEOUT;
-    if (!strcmp(words[1], \"-kill\")) return !TerminateProcess(process, 137);
-    if (!strcmp(words[1], \"-suspend\")) return NtSuspendProcess(process) != 0;
-    return NtResumeProcess(process) != 0;
-  }
-  snprintf(name, sizeof name, \"Global\\\\ngx_%s_%s\", words[1], words[2]);
-  event = OpenEventA(EVENT_MODIFY_STATE, FALSE, name);
-  return !(event && SetEvent(event));
-}
-";
+const EVENTS: &str = include_str!("windows/events.c");
 
 /// Programs that the tests start on any Linux, all of them in one, by their names: found beside the server's.
 const TOOLS: &str = include_str!("windows/tools.c");
 const TOOL_NAMES: [&str; 6] = ["sh", "cat", "env", "sleep", "true", "yes"];
 
 pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
-    if let Some(text) = missing() {
-        return Err(text);
-    }
     match args {
-        ["check"] => cargo(root, &["check"]),
-        [] | ["build"] => build(root).map(|program| println!("built {}", program.display())),
+        ["check"] => prepared(root, kit::BUILDS).and_then(|()| cargo(root, &["check"])),
+        [] | ["build"] => program(root).map(|program| println!("built {}", program.display())),
         ["test", "--first"] => test_first(root),
         ["test", rest @ ..] => test(root, rest),
         _ => Err("cargo xtask windows [check|build|test [--first|FILTER…]]".to_owned()),
     }
 }
 
-/// What of the tools is not there, and how to get it.
-fn missing() -> Option<String> {
-    missing_of(&NEEDED)
+/// Gets what it is built, run and packed with, where that is possible and wanted.
+pub fn get(root: &Path, may_install: bool) {
+    kit(root).get(may_install);
 }
 
-fn missing_of(needed: &[(&str, &str)]) -> Option<String> {
-    let missing = needed.iter().filter(|(path, _)| !Path::new(path).exists());
-    let packages: Vec<&str> = missing.map(|(_, package)| *package).collect();
-    if packages.is_empty() {
-        return None;
-    }
-    let packages = packages.join(" ");
-    Some(format!("missing: {packages}; apt-get install --no-install-recommends {packages}"))
+/// Gets what is missing of these parts, where that is possible and wanted, and says what cannot be got.
+fn prepared(root: &Path, parts: &[kit::Part]) -> Result<(), String> {
+    get(root, crate::apt::may_install());
+    kit(root).missing(parts).map_or(Ok(()), Err)
+}
+
+/// One of these programs.
+pub fn tool(root: &Path, name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.envs(kit(root).environment());
+    command
+}
+
+fn kit(root: &Path) -> Kit {
+    Kit::of(&place(root))
 }
 
 /// Where everything for Windows goes.
@@ -112,14 +64,9 @@ fn place(root: &Path) -> PathBuf {
     crate::cargo::target(root).join("windows")
 }
 
-/// What is built alone, and what is only looked at, needs no wine.
-fn tools() -> &'static [(&'static str, &'static str)] {
-    NEEDED.split_last().map_or(&NEEDED[..], |(_, tools)| tools)
-}
-
 /// What of the tools is not there that [`draft`] needs.
-pub fn cannot_build() -> Option<String> {
-    missing_of(tools())
+pub fn cannot_build(root: &Path) -> Option<String> {
+    kit(root).missing(kit::BUILDS)
 }
 
 /// What a program is built with that is tested, but not for its speed: without any of it some tests wait for too long.
@@ -138,28 +85,28 @@ pub fn draft(root: &Path) -> Command {
 
 /// The program, for whoever packs it.
 pub fn program(root: &Path) -> Result<PathBuf, String> {
-    match missing_of(tools()) {
-        Some(text) => Err(text),
-        None => build(root),
-    }
+    prepared(root, kit::BUILDS)?;
+    build(root)
 }
 
 fn cargo(root: &Path, words: &[&str]) -> Result<(), String> {
     match command(root, words, "weir").status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("cargo {} for Windows ended with {status}", words.join(" "))),
-        Err(e) => Err(format!("/usr/bin/cargo: {e}")),
+        Err(e) => Err(format!("{}: {e}", kit(root).cargo().display())),
     }
 }
 
 /// Debian's cargo, for one of our crates.
 fn command(root: &Path, words: &[&str], package: &str) -> Command {
-    let mut command = Command::new("/usr/bin/cargo");
+    let kit = kit(root);
+    let mut command = Command::new(kit.cargo());
     command
+        .envs(kit.environment())
         .current_dir(root)
         .args(words)
         .args(["-Zbuild-std=std,panic_abort", "--target", TARGET, "--package", package])
-        .env("RUSTC", "/usr/bin/rustc")
+        .env("RUSTC", kit.rustc())
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_TARGET_DIR", place(root))
         // The compiler that runs this one is another.
@@ -172,18 +119,22 @@ fn command(root: &Path, words: &[&str], package: &str) -> Command {
 /// The program, in a folder with what it needs to run.
 fn build(root: &Path) -> Result<PathBuf, String> {
     cargo(root, &["build", "--release", "--config", "profile.release.lto=false"])?;
-    furnish(&place(root).join("run"), &place(root).join(TARGET).join("release/weir.exe"))
+    furnish(
+        &kit(root),
+        &place(root).join("run"),
+        &place(root).join(TARGET).join("release/weir.exe"),
+    )
 }
 
 /// A folder with that program, and what it needs to run.
-fn furnish(folder: &Path, built: &Path) -> Result<PathBuf, String> {
+fn furnish(kit: &Kit, folder: &Path, built: &Path) -> Result<PathBuf, String> {
     let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
     fs::create_dir_all(folder).map_err(failed)?;
     let program = folder.join("weir.exe");
     fs::copy(built, &program).map_err(|e| format!("{}: {e}", built.display()))?;
-    compiled(folder, "random.c", RANDOM, &["-shared", "-o", "bcryptprimitives.dll"])?;
-    compiled(folder, "events.c", EVENTS, &["-o", "events.exe"])?;
-    compiled(folder, "tools.c", TOOLS, &["-o", "tools.exe"])?;
+    compiled(kit, folder, "random.c", RANDOM, &["-shared", "-o", "bcryptprimitives.dll"])?;
+    compiled(kit, folder, "events.c", EVENTS, &["-o", "events.exe"])?;
+    compiled(kit, folder, "tools.c", TOOLS, &["-o", "tools.exe"])?;
     for name in TOOL_NAMES {
         let tool = folder.join(name).with_extension("exe");
         fs::copy(folder.join("tools.exe"), &tool).map_err(failed)?;
@@ -192,10 +143,17 @@ fn furnish(folder: &Path, built: &Path) -> Result<PathBuf, String> {
 }
 
 /// A small piece in C of what runs the tests.
-fn compiled(folder: &Path, name: &str, text: &str, options: &[&str]) -> Result<(), String> {
+fn compiled(
+    kit: &Kit,
+    folder: &Path,
+    name: &str,
+    text: &str,
+    options: &[&str],
+) -> Result<(), String> {
     let source = folder.join(name);
     fs::write(&source, text).map_err(|e| format!("{}: {e}", source.display()))?;
     let mut compiler = Command::new("x86_64-w64-mingw32-gcc");
+    compiler.envs(kit.environment());
     match compiler.current_dir(folder).args(options).args([name, "-ladvapi32", "-lntdll"]).status()
     {
         Ok(status) if status.success() => Ok(()),
@@ -215,20 +173,6 @@ pub fn left_out(root: &Path) -> Result<Vec<(String, String)>, String> {
     };
     rows.map(|line| row(line).ok_or_else(|| format!("tests/windows.tsv: no reason: {line}")))
         .collect()
-}
-
-/// A script in that folder that has wine run that program.
-fn script(root: &Path, folder: &Path, name: &str) -> Result<PathBuf, String> {
-    let script = folder.join(name);
-    let text = format!(
-        "#!/bin/sh\nexport WINEDEBUG=-all WINEPREFIX='{}'\nexec wine '{}' \"$@\"\n",
-        place(root).join("prefix").display(),
-        folder.join(name).with_extension("exe").display()
-    );
-    let failed = |e: std::io::Error| format!("{}: {e}", script.display());
-    fs::write(&script, text).map_err(failed)?;
-    Command::new("chmod").arg("755").arg(&script).status().map_err(failed)?;
-    Ok(script)
 }
 
 /// The black-box tests, of which those are to run that it takes.
@@ -261,17 +205,17 @@ impl Suite {
 
     /// Runs them against the program in that folder under wine, by a script that they start it by.
     fn run(&self, root: &Path, folder: &Path, within: Duration) -> Result<Tally, String> {
-        let (weir, events) = (script(root, folder, "weir")?, script(root, folder, "events")?);
-        // The first start makes the prefix, which takes its time; the server stays then, or each program would start its own.
-        wine(root, "wine", &["wineboot", "--init"])?;
-        wine(root, "wineserver", &["--persistent"])?;
+        let kit = kit(root);
+        let wine = Wine { kit: &kit, prefix: place(root).join("prefix") };
+        let (weir, events) = (wine.script(folder, "weir")?, wine.script(folder, "events")?);
+        wine.begin()?;
         let tally = each::run(self.names.clone(), within, || {
             let mut test = Command::new(&self.program);
             test.current_dir(root.join("tests")).env("WEIR_PEERS", crate::peers::dir(root));
             test.env("WEIR_BIN", &weir).env("WEIR_WINDOWS_EVENTS", &events);
             test
         });
-        wine(root, "wineserver", &["--kill"])?;
+        wine.end()?;
         Ok(tally)
     }
 
@@ -282,6 +226,8 @@ impl Suite {
 
 /// The black-box tests against the program under wine.
 fn test(root: &Path, filter: &[&str]) -> Result<(), String> {
+    prepared(root, kit::TESTS)?;
+    crate::peers::get(root, crate::apt::may_install());
     build(root)?;
     let folder = place(root).join("run");
     let suite = Suite::of(root, &folder, filter)?;
@@ -305,13 +251,15 @@ fn test(root: &Path, filter: &[&str]) -> Result<(), String> {
 /// What [`test_some`] lacks.
 pub fn cannot_test(root: &Path) -> Option<String> {
     let is_built = drafted(root).exists();
-    missing().or_else(|| (!is_built).then(|| "the program for it is not built".to_owned()))
+    kit(root)
+        .missing(kit::TESTS)
+        .or_else(|| (!is_built).then(|| "the program for it is not built".to_owned()))
 }
 
 /// The first test of each file that may run, against the program as it is built quickest, within that time.
 pub fn test_some(root: &Path, within: Duration) -> Result<Tally, String> {
     let folder = place(root).join("draft");
-    furnish(&folder, &drafted(root))?;
+    furnish(&kit(root), &folder, &drafted(root))?;
     let mut suite = Suite::of(root, &folder, &[])?;
     let all = suite.all();
     suite.names.dedup_by(|name, before| file_of(name) == file_of(before));
@@ -324,6 +272,8 @@ pub fn test_some(root: &Path, within: Duration) -> Result<Tally, String> {
 
 /// What the test command does of it, alone.
 fn test_first(root: &Path) -> Result<(), String> {
+    prepared(root, kit::TESTS)?;
+    crate::peers::get(root, crate::apt::may_install());
     cargo(root, &DRAFT)?;
     let tally = test_some(root, Duration::MAX)?;
     println!("{}", tally.summary());
@@ -335,29 +285,4 @@ fn test_first(root: &Path) -> Result<(), String> {
 
 fn file_of(name: &str) -> Option<&str> {
     name.split_once("::").map(|(file, _)| file)
-}
-
-/// One of wine's programs, with the tests' prefix.
-fn wine(root: &Path, program: &str, words: &[&str]) -> Result<(), String> {
-    let mut command = Command::new(program);
-    command.env("WINEDEBUG", "-all").env("WINEPREFIX", place(root).join("prefix"));
-    match command.args(words).status() {
-        Ok(_) => Ok(()),
-        Err(e) => Err(format!("{program}: {e}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_missing_is_named() {
-        let text = missing_of(&[("/", "there"), ("/nowhere/a", "a"), ("/nowhere/b", "b c")]);
-        let command = "apt-get install --no-install-recommends a b c";
-        assert_eq!(text, Some(format!("missing: a b c; {command}")));
-        assert!(missing_of(&[("/", "there")]).is_none());
-        // What needs no wine does not ask for it.
-        assert!(tools().iter().all(|(_, package)| !package.contains("wine")));
-    }
 }

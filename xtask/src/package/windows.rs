@@ -57,6 +57,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let wanted = Wanted::of(root, words)?;
     let out = &wanted.out;
     fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
+    windows::get(root, crate::apt::may_install());
     let binary = match &wanted.binary {
         Some(binary) => binary.clone(),
         None => windows::program(root)?,
@@ -82,16 +83,18 @@ fn staged(root: &Path, binary: &Path, out: &Path) -> Result<Tree, String> {
     let tree = Tree::new(&out.join("stage/weir-windows"))?;
     let program = tree.copy(binary, "weir.exe", 0o644)?;
     // Without the lines of source, as in the other packages; the date that it writes into the program is the source's.
-    let mut strip = Command::new("x86_64-w64-mingw32-strip");
+    let mut strip = windows::tool(root, "x86_64-w64-mingw32-strip");
     strip.arg("--strip-debug").arg(&program).env("SOURCE_DATE_EPOCH", deb::epoch());
     let _ = crate::child::quiet(&mut strip);
     for (file, to) in [
         ("packaging/windows/nginx.conf", "conf/nginx.conf"),
+        ("packaging/windows/fastcgi.conf", "conf/fastcgi.conf"),
         ("packaging/windows/fastcgi_params", "conf/fastcgi_params"),
         ("packaging/windows/scgi_params", "conf/scgi_params"),
         ("packaging/windows/uwsgi_params", "conf/uwsgi_params"),
         ("packaging/conf/mime.types", "conf/mime.types"),
         ("packaging/windows/index.html", "html/index.html"),
+        ("packaging/windows/50x.html", "html/50x.html"),
         ("docs/windows.md", "docs/windows.md"),
     ] {
         tree.copy(&root.join(file), to, 0o644)?;
@@ -157,12 +160,12 @@ fn zipped(tree: &Tree, out: &Path) -> Result<PathBuf, String> {
 
 /// The installer; nothing where its maker is missing.
 fn installer(root: &Path, tree: &Tree, out: &Path) -> Result<Option<PathBuf>, String> {
-    if !crate::child::quiet(Command::new("makensis").arg("-VERSION")) {
+    if !crate::child::quiet(windows::tool(root, "makensis").arg("-VERSION")) {
         return Ok(None);
     }
     let absolute = |p: &Path| std::path::absolute(p).map_err(|e| format!("{}: {e}", p.display()));
     let to = absolute(&out.join(format!("{}-setup.exe", base())))?;
-    let mut command = Command::new("makensis");
+    let mut command = windows::tool(root, "makensis");
     command.args(["-V2", "-NOCD"]).arg(format!("-DVERSION={VERSION}"));
     command.arg(format!("-DSTAGE={}", absolute(tree.root())?.display()));
     command.arg(format!("-DOUT={}", to.display())).arg(root.join("packaging/windows/weir.nsi"));
@@ -302,7 +305,7 @@ mod tests {
 
     #[test]
     fn the_installer_is_made() {
-        if !crate::child::quiet(Command::new("makensis").arg("-VERSION")) {
+        if !crate::child::quiet(windows::tool(&crate::root(), "makensis").arg("-VERSION")) {
             return skip("there is no makensis");
         }
         let dir = std::env::temp_dir().join(format!("weir-nsis-{}", std::process::id()));
