@@ -51,3 +51,25 @@ fn the_last_one_has_its_own_arguments() {
     assert_eq!(server.get("/a?x=1").text(), "/end ");
     assert_eq!(server.get("/named/a?x=1").text(), "/end x=1&more");
 }
+
+/// As in nginx, also where a variable decides what else it is.
+#[test]
+fn a_relative_root_begins_in_the_prefix() {
+    let server = Setup::new(
+        r#"events {} http { server { listen 127.0.0.1:%%PORT_0%%;
+            location ~ ^/by/([a-z]+)/ { root sites/$1; }
+            location ~ ^/as/([a-z]+)$ { alias sites/$1/by/a/file; }
+            location ~ ^/try/([a-z]+)$ { root sites/$1; try_files /by/a/file =404; }
+            location ~ ^/where/([a-z]+)$ { root sites/$1; return 200 $document_root; }
+            location ~ ^/whole/([a-z]+)$ { set $way %%DIR%%/sites/a/by/a; alias $way/$1; } } }"#,
+    )
+    .file("sites/a/by/a/file", "there")
+    .start();
+    for path in ["/by/a/file", "/as/a", "/try/a", "/whole/file"] {
+        assert_eq!(server.get(path).text(), "there", "{path}");
+    }
+    let root = server.dir().join("sites/b");
+    // By wine it has a drive.
+    let said = server.get("/where/b").text();
+    assert!(said.ends_with(root.to_str().unwrap()), "{said}");
+}

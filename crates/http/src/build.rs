@@ -207,7 +207,11 @@ fn check_duplicate(cf: &mut Cf, d: &Directive, kind: &Kind, name: &[u8]) -> Conf
         Kind::Named => Sort::Named,
         Kind::Regex(_) | Kind::Unnamed => return Ok(()),
     };
-    if !here(cf).taken.insert((sort, name.to_vec())) {
+    let one = match IGNORES_CASE && sort != Sort::Named {
+        true => name.to_ascii_lowercase(),
+        false => name.to_vec(),
+    };
+    if !here(cf).taken.insert((sort, one)) {
         let shown = String::from_utf8_lossy(name).into_owned();
         return Err(d.fail(format!("duplicate location \"{shown}\"")));
     }

@@ -10,6 +10,7 @@ use weir_core::generation::Virtual;
 use weir_core::listen::Reached;
 use weir_core::paths::TempPath;
 use weir_core::registry::VarRegistry;
+use weir_core::Session;
 use weir_module::{merge_values, merged, slot, ConfResult, ConfType, Level, SlotVtable, Val};
 use weir_runtime::paths;
 use weir_script::template::Template;
@@ -213,6 +214,8 @@ pub struct CoreLoc {
     pub alias: Val<bool>,
     /// In a regex location an alias is the whole path.
     pub alias_is_whole: bool,
+    /// Where the root begins if it has variables and is relative once they are known.
+    pub root_begins: Option<Arc<[u8]>>,
     /// The name an alias cuts from the URI: of the location that sets it.
     pub alias_name: Option<Vec<u8>>,
     /// MIME types by extensions in lower case.
@@ -345,6 +348,12 @@ pub(crate) fn full_root(root: Template, prefix: &Path) -> Template {
     }
 }
 
+/// Where one begins that has variables, if it is relative once they are known.
+pub(crate) fn root_begins(root: &Template, prefix: &Path) -> Option<Arc<[u8]>> {
+    let begins = paths::join(prefix, "");
+    root.as_constant().is_none().then(|| paths::bytes(&begins).into())
+}
+
 fn default_temp_path() -> Arc<TempPath> {
     TempPath::new(PathBuf::from("client_body_temp"), [0; 3])
 }
@@ -355,6 +364,19 @@ fn default_types() -> Arc<Types> {
     Arc::new(rows.iter().map(|(e, t)| (e.as_bytes().into(), t.as_bytes().into())).collect())
 }
 
+impl CoreLoc {
+    /// The root, or alias, onto the end of `path`.
+    pub fn root_into(&self, r: &mut Request, path: &mut Vec<u8>) {
+        let begin = path.len();
+        r.eval_into(&self.root, path);
+        if let Some(begins) = &self.root_begins {
+            if !paths::is_whole(&path[begin..]) {
+                path.splice(begin..begin, begins.iter().copied());
+            }
+        }
+    }
+}
+
 impl ConfType for CoreLoc {
     const LEVEL: Level = Level::Location;
     slot!();
@@ -363,6 +385,7 @@ impl ConfType for CoreLoc {
         if !self.root.is_set() {
             self.alias.merge(&parent.alias, || false);
             self.alias_is_whole = parent.alias_is_whole;
+            self.root_begins.clone_from(&parent.root_begins);
             self.alias_name.clone_from(&parent.alias_name);
         }
         self.alias.merge(&Val::UNSET, || false);

@@ -2,8 +2,8 @@
 
 use crate::build;
 use crate::conf::{
-    full_root, Aio, BodyInFile, CoreLoc, CoreSrv, ErrorPage, IfModifiedSince, Lingering,
-    OpenFileCache, Satisfy, ServerTokens, TryFile, TryFiles, TryLast, Types,
+    full_root, root_begins, Aio, BodyInFile, CoreLoc, CoreSrv, ErrorPage, IfModifiedSince,
+    Lingering, OpenFileCache, Satisfy, ServerTokens, TryFile, TryFiles, TryLast, Types,
 };
 use crate::core_vars;
 use crate::generation::HttpConf;
@@ -316,10 +316,12 @@ fn set_root(cf: &mut Cf, d: &Directive) -> ConfResult {
         e
     })?;
     let compiled = full_root(compiled, &cf.prefix);
+    let begins = root_begins(&compiled, &cf.prefix);
     let here = build::here(cf);
     let (is_regex, name) = (here.is_regex, alias.then(|| here.name.clone()));
     let core = cf.get::<CoreLoc>();
     core.root.set(Arc::new(compiled));
+    core.root_begins = begins;
     core.alias.set(alias);
     core.alias_is_whole = alias && is_regex;
     core.alias_name = name;

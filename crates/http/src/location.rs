@@ -7,7 +7,6 @@ use set::PrefixHit;
 use std::path::PathBuf;
 use std::rc::Rc;
 use weir_core::unknown::regex_match;
-use weir_core::Session;
 use weir_runtime::paths::below;
 use weir_script::regex::{MatchError, Regex};
 use weir_script::template::VarId;
@@ -84,7 +83,7 @@ pub fn map_uri(r: &mut Request, uri: &[u8]) -> PathBuf {
 pub fn map_uri_into(r: &mut Request, uri: &[u8], path: &mut Vec<u8>) {
     let loc = Rc::clone(r.loc());
     let core = &loc.core;
-    r.eval_into(&core.root, path);
+    core.root_into(r, path);
     if *core.alias {
         if core.alias_is_whole {
             if r.flags.add_uri_to_alias {

@@ -22,7 +22,7 @@ fn handle(r: &mut Request) -> Flow {
     let core = &loc.core;
     let Some(conf) = &core.try_files else { return Flow::Declined };
     let mut root = Vec::with_capacity(128);
-    r.eval_into(&core.root, &mut root);
+    core.root_into(r, &mut root);
     let alias = *core.alias;
     let name = core.alias_name.clone().unwrap_or_default();
     for t in &conf.files {

@@ -117,7 +117,7 @@ pub(crate) fn is_args(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 
 pub(crate) fn document_root(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     let loc = std::rc::Rc::clone(r.loc());
-    r.eval_into(&loc.core.root, out);
+    loc.core.root_into(r, out);
     true
 }
 
