@@ -475,6 +475,8 @@ fn formats_of_a_configuration() {
                 access_log logs/shop.log plain buffer=64k;
                 location /api { access_log logs/api.log data; }
                 location /x { access_log logs/x.log; }
+                location /lua { content_by_lua_block { ngx.say('it"s }') -- }
+                } }
             }
         }
     "#;
