@@ -245,7 +245,7 @@ impl Master<'_> {
     /// The program that takes a service's place has nobody who would tell this one to end.
     fn is_to_quit(&self) -> bool {
         let is_taken = || self.upgrade.as_ref().is_some_and(Upgrade::has_begun);
-        service::is_one() && self.phase == Phase::Serving && is_taken()
+        service::is_one() && self.phase != Phase::Ending && is_taken()
     }
 
     /// The system's service is this process: as long as other programs serve in its place, it says to them what it is told,
@@ -311,6 +311,10 @@ impl Master<'_> {
         while let Some((pid, exit)) = process::reap() {
             if upgrade::ended(&mut self.upgrade, pid, exit, &self.kept.error_log) {
                 self.tell_of_successor();
+                self.end_with_successor(pid, exit);
+                continue;
+            }
+            if self.succession.as_ref().is_some_and(|s| s.has(pid)) {
                 self.end_with_successor(pid, exit);
                 continue;
             }

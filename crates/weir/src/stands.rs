@@ -58,6 +58,11 @@ impl Succession {
         }
     }
 
+    /// Whether that process is one of them, of those that are known.
+    pub fn has(&self, pid: i32) -> bool {
+        self.pids.contains(&pid)
+    }
+
     /// Whether nobody serves any more.
     pub fn is_over(&self) -> bool {
         self.pids.is_empty()

@@ -4,6 +4,7 @@
 use crate::heirs::{self, Successor};
 use crate::inquiry;
 use crate::sockets::Sockets;
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -101,8 +102,16 @@ pub fn begin(
 fn start(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> Option<Upgrade> {
     let moved = pid_file.as_ref().map(|p| (old_name(p), p.clone()));
     if let Some((to, from)) = &moved {
-        // Without its pid file there is nothing to move.
-        let _ = trusted::rename(from, to);
+        match trusted::rename(from, to) {
+            Ok(()) => {}
+            // Without its pid file there is nothing to move.
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => {
+                let text = "failed before executing new binary process";
+                say_not_renamed(from, to, &e, text, log);
+                return None;
+            }
+        }
         inquiry::rename(to);
     }
     let (link, theirs) = heirs::pair().unzip();
@@ -118,32 +127,44 @@ fn start(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> Optio
                 None,
                 format!("starting the new binary failed: {e}").as_bytes(),
             );
-            restore(&moved);
+            restore(&moved, log);
             None
         }
     }
 }
 
-fn restore(moved: &Option<(PathBuf, PathBuf)>) {
+fn restore(moved: &Option<(PathBuf, PathBuf)>, log: &ErrorLog) {
     if let Some((to, from)) = moved {
-        let _ = trusted::rename(to, from);
+        match trusted::rename(to, from) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                let text = "back failed after an attempt to execute new binary process";
+                say_not_renamed(to, from, &e, text, log);
+            }
+            _ => {}
+        }
         inquiry::rename(from);
     }
+}
+
+fn say_not_renamed(from: &Path, to: &Path, e: &Error, when: &str, log: &ErrorLog) {
+    let (from, to) = (from.display(), to.display());
+    let why = weir_conf::messages::os_error(e);
+    let text = format!("rename() \"{from}\" to \"{to}\" {when} ({why})");
+    log.log(LogLevel::Alert, None, text.as_bytes());
 }
 
 /// The new program has ended: the old one takes its pid file back. `true` when it was that one.
 pub fn ended(upgrade: &mut Option<Upgrade>, pid: i32, exit: Exit, log: &ErrorLog) -> bool {
     match upgrade {
         Some(u) if u.pid == pid => {
-            if exit != Exit::Code(0) {
-                let how = match exit {
-                    Exit::Code(code) => format!("with code {code}"),
-                    Exit::Signal(signal) => format!("on signal {signal}"),
-                };
-                let text = format!("the new binary process {pid} exited {how}");
-                log.log(LogLevel::Alert, None, text.as_bytes());
-            }
-            restore(&u.moved);
+            let (level, how) = match exit {
+                Exit::Code(0) => (LogLevel::Notice, "with code 0".to_owned()),
+                Exit::Code(code) => (LogLevel::Alert, format!("with code {code}")),
+                Exit::Signal(signal) => (LogLevel::Alert, format!("on signal {signal}")),
+            };
+            let text = format!("the new binary process {pid} exited {how}");
+            log.log(level, None, text.as_bytes());
+            restore(&u.moved, log);
             *upgrade = None;
             true
         }
@@ -172,7 +193,7 @@ pub fn may_begin(pid_file: &Path) -> Result<(), String> {
 /// The number in a pid file, once all of it is there.
 pub fn number_in(pid_file: &Path) -> Option<i32> {
     let text = files::read_at_most(pid_file, PID_MAX_BYTES).ok()?;
-    std::str::from_utf8(&text).ok()?.strip_suffix('\n')?.trim().parse().ok()
+    std::str::from_utf8(&text).ok()?.strip_suffix('\n')?.trim().parse().ok().filter(|pid| *pid > 0)
 }
 
 /// Waits until another program than that process has written the pid file, which it does once it listens by a
@@ -191,7 +212,8 @@ pub fn wait(pid_file: &Path, pid: i32) -> Result<i32, String> {
         if !process::runs(pid) {
             return Err(format!("process {pid} has ended before a new program served"));
         }
-        let is_begun = old.exists();
+        // One that was killed may have left another's.
+        let is_begun = number_in(&old) == Some(pid);
         if has_begun && !is_begun || !has_begun && begun.elapsed() > BEGINS {
             return Err(format!(
                 "the new program has not started, and process {pid} goes on; the error log says why"
@@ -223,9 +245,10 @@ pub fn take_sockets() -> bool {
     let taken = succession::take();
     heirs::begin(taken.link);
     let any = !taken.listeners.is_empty();
-    if any {
-        // It is set once.
-        let _ = PREDECESSOR.set(process::parent_pid());
+    // Whose parent has ended by now has none, or one that ends with the system; it is set once.
+    let parent = process::parent_pid();
+    if any && parent > 1 {
+        let _ = PREDECESSOR.set(parent);
     }
     listen::keep_inherited(taken.listeners);
     any
