@@ -49,14 +49,18 @@ fn a_running_server_is_signalled_by_its_pid_file() {
     let mut server = Server::start(conf);
     weir_tests::expect_soon("a pid file", || !server.read("the.pid").is_empty());
     assert_eq!(server.read("the.pid"), format!("{}\n", server.pid()));
-    let output = std::process::Command::new(weir_tests::binary())
-        .arg("-p")
-        .arg(server.dir())
-        .arg("-c")
-        .arg(server.dir().join("nginx.conf"))
-        .args(["-s", "stop"])
-        .output()
-        .unwrap();
+    let stop = || {
+        let mut stop = std::process::Command::new(weir_tests::binary());
+        stop.arg("-p").arg(server.dir()).arg("-c").arg(server.dir().join("nginx.conf"));
+        stop.args(["-s", "stop"]).output().unwrap()
+    };
+    // A number below 0 would be a group of processes.
+    std::fs::write(server.dir().join("the.pid"), format!("-{}\n", server.pid())).unwrap();
+    let refused = stop();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("invalid PID number \"-"), "{said}");
+    std::fs::write(server.dir().join("the.pid"), format!("{}\n", server.pid())).unwrap();
+    let output = stop();
     assert!(output.status.success());
     assert_eq!(server.wait_exit(), Some(0));
     assert!(!server.dir().join("the.pid").exists());

@@ -98,9 +98,43 @@ fn what_is_being_downloaded_is_replaced() {
     }
     let is_alone = || {
         let names = std::fs::read_dir(server.dir().join("www")).unwrap();
-        names.flatten().all(|e| !e.file_name().to_string_lossy().starts_with("file."))
+        let is_other =
+            |name: &str| ["file.", "from.", "other."].iter().any(|n| name.starts_with(n));
+        names.flatten().all(|e| !is_other(&e.file_name().to_string_lossy()))
     };
     expect_soon("nothing is left beside it once nobody has it open", is_alone);
+}
+
+#[test]
+fn many_who_put_one_file_leave_it_whole_and_alone() {
+    let server = start();
+    let text = |sign: usize| ["a", "b", "c"][sign].repeat(200_000);
+    assert_eq!(send(&server, "PUT", "/file", "", &text(0)).status, 201);
+    std::thread::scope(|scope| {
+        for sign in 0..3 {
+            let server = &server;
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let status = send(server, "PUT", "/file", "", &text(sign)).status;
+                    // Between two names a file is not there, where a disk does not replace one that is open.
+                    assert!(matches!(status, 201 | 204), "{status}");
+                    let mut slow = server.connect();
+                    slow.send_get("/slow/file");
+                    slow.read_until(b"\r\n");
+                }
+            });
+        }
+    });
+    let last = server.get("/file").text();
+    assert!((0..3).any(|sign| last == text(sign)));
+    let is_alone = || {
+        let names = std::fs::read_dir(server.dir().join("www")).unwrap();
+        let body = std::fs::read_dir(server.dir().join("body")).unwrap();
+        let left = body.flatten().filter(|e| e.path().is_file()).count();
+        let is_other = |name: &str| name.starts_with("file.");
+        left == 0 && names.flatten().all(|e| !is_other(&e.file_name().to_string_lossy()))
+    };
+    expect_soon("nothing is left once nobody has it open", is_alone);
 }
 
 #[test]

@@ -22,3 +22,13 @@ fn what_is_not_named_is_gone() {
     let expected = "PATH:true GIVEN:true HOME:false CARGO_MANIFEST_DIR:false true false";
     assert_eq!(server.get("/").text(), expected);
 }
+
+#[test]
+fn scripts_see_nothing_where_nothing_is_named() {
+    let server = Setup::new(
+        r#"events {} http { server { listen 127.0.0.1:%%PORT_0%%; location / {
+            content_by_lua_block { ngx.print(tostring(os.getenv "CARGO_MANIFEST_DIR")) } } } }"#,
+    )
+    .start();
+    assert_eq!(server.get("/").text(), "nil");
+}

@@ -180,6 +180,74 @@ fn ask(server: &Server, method: &str, path: &str, fields: &str) -> (u16, String)
     (status.unwrap_or_else(|| panic!("no answer to {method} {path}: {answer:?}")), answer)
 }
 
+/// Short names as wine makes them, of a file and of its own tree, are not another way to what is kept.
+#[test]
+fn short_names_of_other_kinds_are_no_way_either() {
+    let setup = Setup::new(
+        r#"events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/root;
+            location = /secretfile.txt { deny all; } location ~ /\.ht { deny all; }
+            location ^~ /.git/ { deny all; } location ^~ /administration/ { deny all; }
+            location /w/ { dav_methods PUT DELETE; } location ^~ /w/protected/ { deny all; } } }"#,
+    )
+    .file("root/secretfile.txt", SECRET)
+    .file("root/.htaccess", SECRET)
+    .file("root/.git/config", SECRET)
+    .file("root/administration/page.txt", SECRET)
+    .file("root/w/protected/file.txt", SECRET)
+    .file("root/w/a~b.txt", "own");
+    let server = setup.start();
+    let dir = server.dir().to_path_buf();
+    for path in ["/SECR~DXL.TXT", "/_HTA~DGQ", "/_GIT~IBP/config", "/ADMI~11Z/page.txt"] {
+        let (status, answer) = ask(&server, "GET", path, "");
+        assert!(status == 404 && !answer.contains(SECRET), "{path}: {answer}");
+    }
+    let kept = || std::fs::read_to_string(dir.join("root/w/protected/file.txt")).unwrap();
+    for method in ["PUT", "DELETE"] {
+        let (status, answer) =
+            ask(&server, method, "/w/PROT~2RG/file.txt", "Content-Length: 0\r\n");
+        assert!(status >= 400, "{method}: {answer}");
+        assert_eq!(kept(), SECRET);
+    }
+    // What has such a name itself is there, and may be new.
+    assert_eq!(server.get("/w/a~b.txt").text(), "own");
+    assert_eq!(ask(&server, "PUT", "/w/c~d.txt", "Content-Length: 0\r\n").0, 201);
+}
+
+/// A `..` behind what is no folder leads nowhere, as the path of a log too.
+#[test]
+fn logs_stay_where_they_are_said_to_be() {
+    let setup = Setup::new(
+        r#"events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%;
+            access_log %%DIR%%/logs/of-$arg_n.log; location / { return 200 ok; } } }"#,
+    )
+    .file("logs/none", "");
+    let server = setup.start();
+    for name in ["a/../../escaped", "a\\..\\..\\escaped", "a%2f..%2f..%2fescaped", "good"] {
+        let (status, _) = ask(&server, "GET", &format!("/?n={name}"), "");
+        assert!(matches!(status, 200 | 400), "{name}: {status}");
+    }
+    weir_tests::expect_soon("a log", || server.dir().join("logs/of-good.log").exists());
+    assert!(!server.dir().join("escaped.log").exists());
+}
+
+/// Where names are alike, two locations that differ in case alone are one, and a pattern finds what it names.
+#[test]
+fn rules_are_not_lost_by_how_they_are_written() {
+    if !is_windows() {
+        return;
+    }
+    let twice = "events {} http { server { location ^~ /P/ { deny all; } location /p/ { } } }";
+    let said = weir_tests::run_cli(&["-t"], twice).stderr;
+    assert!(said.contains("duplicate location \"/p/\""), "{said}");
+    let server = Setup::new(
+        r"events {} http { server { listen 127.0.0.1:%%PORT_0%%; root root; include rules\*.CONF; } }",
+    )
+    .file("rules/a.conf", "location = /secret.txt { deny all; }")
+    .file("root/secret.txt", SECRET)
+    .start();
+    assert_eq!(server.get("/secret.txt").status, 403);
+}
+
 #[test]
 fn nothing_that_is_kept_is_read() {
     let server = setup().start();

@@ -10,9 +10,10 @@ pub(crate) fn is_pattern(path: &[u8]) -> bool {
 /// All existing paths that match, sorted by bytes.
 ///
 /// `names` gives what is in a directory (`.` where the path begins with a name), nothing where it cannot
-/// be listed; `exists` says whether there is something under a path.
+/// be listed; `exists` says whether there is something under a path. `caseless`: names that differ in case alone are alike.
 pub fn glob(
     pattern: &[u8],
+    caseless: bool,
     names: impl Fn(&[u8]) -> Vec<Vec<u8>>,
     exists: impl Fn(&[u8]) -> bool,
 ) -> Vec<Vec<u8>> {
@@ -27,7 +28,10 @@ pub fn glob(
         }
         let children = |dir: &Vec<u8>| {
             let listed = names(if dir.is_empty() { b"." } else { dir });
-            let hits = listed.into_iter().filter(|name| matches_name(component, name));
+            let hits = listed.into_iter().filter(|name| match caseless {
+                true => matches_name(&lower(component), &lower(name)),
+                false => matches_name(component, name),
+            });
             hits.map(|name| [&dir[..], &name].concat()).collect::<Vec<_>>()
         };
         found = found.iter().flat_map(children).collect();
@@ -35,6 +39,10 @@ pub fn glob(
     found.retain(|path| exists(path));
     found.sort();
     found
+}
+
+fn lower(name: &[u8]) -> Vec<u8> {
+    String::from_utf8_lossy(name).to_lowercase().into_bytes()
 }
 
 fn matches_name(pattern: &[u8], name: &[u8]) -> bool {
@@ -167,7 +175,7 @@ mod tests {
         };
         let exists = |path: &[u8]| files.iter().any(|f| f.as_bytes() == path);
         let found = |pattern: &str| {
-            let paths = glob(pattern.as_bytes(), names, exists).into_iter();
+            let paths = glob(pattern.as_bytes(), false, names, exists).into_iter();
             paths.map(|p| String::from_utf8(p).unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(found("d/*/*.conf"), ["d/a/x.conf", "d/b/x.conf"]);

@@ -6,7 +6,7 @@
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What is written there is kept nowhere.
 pub const NOWHERE: &str = if cfg!(windows) { "NUL" } else { "/dev/null" };
@@ -583,28 +583,14 @@ pub fn replace(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Puts a file in the place of another, which somebody may be reading for as long as they like. Windows: where such a file is not
-/// replaced (some kinds of disks), it is called `aside` first, which must be beside it: between the two it is not there.
+/// replaced, it is called otherwise first, as `aside` says.
 #[cfg(unix)]
-pub fn supplant(from: &Path, to: &Path, _: impl FnOnce(&Path) -> PathBuf) -> io::Result<()> {
+pub fn supplant(from: &Path, to: &Path, _: impl Fn(&Path) -> std::path::PathBuf) -> io::Result<()> {
     std::fs::rename(from, to)
 }
 
 #[cfg(windows)]
-pub fn supplant(from: &Path, to: &Path, aside: impl FnOnce(&Path) -> PathBuf) -> io::Result<()> {
-    match std::fs::rename(from, to) {
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied && to.is_file() => {}
-        done => return done,
-    }
-    let aside = aside(to);
-    std::fs::rename(to, &aside)?;
-    let done = std::fs::rename(from, to);
-    let _ = match done {
-        // It is gone once nobody has it open.
-        Ok(()) => std::fs::remove_file(&aside),
-        Err(_) => std::fs::rename(&aside, to),
-    };
-    done
-}
+pub use crate::windows::moves::{long_name, supplant};
 
 /// Opens for appending, and creates what is not there. Neither opening a fifo nor writing to it waits
 /// for a reader: that is an error (`ENXIO`, `EAGAIN`).

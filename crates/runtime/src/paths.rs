@@ -21,9 +21,26 @@ pub fn path(bytes: &[u8]) -> Cow<'_, Path> {
 #[cfg(not(unix))]
 pub fn path(bytes: &[u8]) -> Cow<'_, Path> {
     match std::str::from_utf8(bytes) {
-        Ok(text) if names::is_plain(bytes) => Path::new(text).into(),
+        Ok(text) if names::is_plain(bytes) && !is_short(text) && !climbs(text) => {
+            Path::new(text).into()
+        }
         _ => PathBuf::from(names::none_for(bytes)).into(),
     }
+}
+
+/// Whether one of its parts is another file's short name, of those that do not show it by themselves.
+#[cfg(windows)]
+fn is_short(path: &str) -> bool {
+    let is_anothers = |part: &str| {
+        crate::files::long_name(Path::new(part)).is_some_and(|long| !names::end_alike(part, &long))
+    };
+    names::perhaps_short(path).any(|end| is_anothers(&path[..end]))
+}
+
+/// Whether a `..` stands behind what is no folder: the system takes both away unseen, where others have no such path.
+#[cfg(windows)]
+fn climbs(path: &str) -> bool {
+    names::before_climbs(path).any(|end| !Path::new(&path[..end]).is_dir())
 }
 
 /// A word that may be no path, of a program's line: the same bytes, whatever they would name.

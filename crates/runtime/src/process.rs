@@ -71,6 +71,11 @@ pub fn set_variable(name: &str, value: &str) {
     std::env::set_var(name, value);
 }
 
+/// Takes a variable out of the environment, also for what is written in C.
+pub fn remove_variable(name: &std::ffi::OsStr) {
+    std::env::remove_var(name);
+}
+
 enum Fork {
     Parent { child: i32 },
     Child,

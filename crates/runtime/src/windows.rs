@@ -10,6 +10,7 @@ pub(crate) mod held;
 pub mod inquiry;
 pub(crate) mod lent;
 pub(crate) mod mappings;
+pub(crate) mod moves;
 mod owned;
 pub mod packets;
 pub(crate) mod pipes;

@@ -16,7 +16,12 @@ impl Loader for Disk {
 
     fn glob(&self, pattern: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let exists = |path: &[u8]| paths::path(path).symlink_metadata().is_ok();
-        Ok(weir_conf::glob(pattern, names, exists))
+        if !paths::BACKSLASH_SEPARATES {
+            return Ok(weir_conf::glob(pattern, paths::IGNORES_CASE, names, exists));
+        }
+        let slash = |byte: &u8| if *byte == b'\\' { b'/' } else { *byte };
+        let pattern: Vec<u8> = pattern.iter().map(slash).collect();
+        Ok(weir_conf::glob(&pattern, paths::IGNORES_CASE, names, exists))
     }
 }
 

@@ -337,7 +337,7 @@ fn set_environment(named: &[(String, Option<String>)]) {
             is_own || is_systems || named.iter().any(|(known, _)| is(known, name))
         });
         if !is_kept {
-            std::env::remove_var(name);
+            weir_runtime::process::remove_variable(&name);
         }
     }
     for (name, value) in named {
@@ -362,7 +362,8 @@ fn send_signal(paths: &Paths, name: &str) -> Result<(), String> {
     let path = path.ok_or_else(|| emerg("there is no pid file to find the process by"))?;
     let text = std::fs::read_to_string(&path)
         .map_err(|e| format!("{}: [error] {}\n", load::PROGRAM, open_failed(&path, &e)))?;
-    let pid: i32 = text.trim().parse().map_err(|_| {
+    // A negative number is a group of processes, and none is this one's.
+    let pid = text.trim().parse().ok().filter(|pid: &i32| *pid > 0).ok_or_else(|| {
         format!(
             "{}: [error] invalid PID number \"{}\" in \"{}\"\n",
             load::PROGRAM,

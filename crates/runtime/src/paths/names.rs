@@ -3,7 +3,8 @@
 //!
 //! * `file.txt::$DATA`, `file.txt:stream`: streams. A colon is part of a drive alone (`C:`), at the beginning.
 //! * `file.txt.`, `file.txt `: dots and spaces at the end are cut off by the system.
-//! * `LONGNA~1.TXT`: short names (8.3), of which each long one may have one.
+//! * `LONGNA~1.TXT`: short names (8.3), of which each long one may have one. Others with a `~`, which administrators or wine
+//!   have made, are known by asking the system for the long one.
 //! * `con`, `nul.txt`, `com1`, `lpt²` …: devices, in each folder and whatever stands behind a dot or colon.
 //! * Control characters and `<>"|?*`, which no name has; some of them are wildcards to the system.
 
@@ -72,13 +73,53 @@ fn is_plain_part(part: &[u8]) -> bool {
     !(ends_odd || part.iter().any(is_odd) || is_short(part) || is_device(part))
 }
 
+const SHORT_MAX_CHARS: usize = 8;
+
 /// `~` and digits at the end of eight characters at most, as the system makes them.
 fn is_short(part: &[u8]) -> bool {
     part.split(|b| *b == b'.').any(|stem| {
         let Some(at) = stem.iter().rposition(|b| *b == b'~') else { return false };
         let digits = &stem[at + 1..];
-        stem.len() <= 8 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+        let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+        is_number && String::from_utf8_lossy(stem).chars().count() <= SHORT_MAX_CHARS
     })
+}
+
+/// Where parts end that may be short names of another kind: the system is to be asked.
+pub(super) fn perhaps_short(path: &str) -> impl Iterator<Item = usize> + '_ {
+    let mut end = 0;
+    let ends = path.split(['/', '\\']).filter_map(move |part| {
+        end += part.len();
+        let at = end;
+        end += 1;
+        let stem = part.split('.').next().unwrap_or_default();
+        let may_be = stem.contains('~') && stem.chars().count() <= SHORT_MAX_CHARS;
+        may_be.then_some(at)
+    });
+    ends
+}
+
+/// Where what stands before each `..` ends, if it has a name.
+pub(super) fn before_climbs(path: &str) -> impl Iterator<Item = usize> + '_ {
+    let mut begin = 0;
+    let ends = path.split(['/', '\\']).filter_map(move |part| {
+        let at = begin;
+        begin += part.len() + 1;
+        (part == "..").then(|| at.saturating_sub(1))
+    });
+    ends.filter(|end| {
+        let before = path[..*end].rsplit(['/', '\\']).next().unwrap_or_default();
+        !matches!(before, "" | "." | "..") && !before.ends_with(':')
+    })
+}
+
+/// Whether the names at two paths' ends are one, without regard to case.
+pub(super) fn end_alike(one: &str, other: &str) -> bool {
+    let last = |path: &str| {
+        let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
+        name.to_lowercase()
+    };
+    last(one) == last(other)
 }
 
 fn is_device(part: &[u8]) -> bool {
@@ -254,6 +295,30 @@ mod tests {
         "/.",
         "/a/../b",
     ];
+
+    #[test]
+    fn characters_are_counted_and_not_bytes() {
+        assert!(!is_plain("/ÄÖÜGEH~1.TXT".as_bytes()));
+        assert!(is_plain("/ÄÖÜGEHE~1.TXT".as_bytes()));
+    }
+
+    #[test]
+    fn other_short_names_are_asked_for() {
+        let all =
+            |path: &str| perhaps_short(path).map(|at| path[..at].to_owned()).collect::<Vec<_>>();
+        assert_eq!(all("C:/a/_GIT~IBP/b~.txt"), ["C:/a/_GIT~IBP", "C:/a/_GIT~IBP/b~.txt"]);
+        assert_eq!(all("é~b\\plain\\longer-name~abc/x"), ["é~b"]);
+        assert!(end_alike("C:/a/É~b", "x\\é~B") && !end_alike("C:/a/_GIT~IBP", "C:\\a\\.git"));
+    }
+
+    #[test]
+    fn what_is_climbed_out_of_is_known() {
+        let all =
+            |path: &str| before_climbs(path).map(|at| path[..at].to_owned()).collect::<Vec<_>>();
+        assert_eq!(all("C:/a/x-b/../../c"), ["C:/a/x-b"]);
+        assert_eq!(all("logs\\x\\..\\y/../z"), ["logs\\x", "logs\\x\\..\\y"]);
+        assert!(all("../a/./../C:/../x..").is_empty());
+    }
 
     #[test]
     fn what_names_nothing_is_shown() {

@@ -12,17 +12,18 @@ use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use windows_sys::Win32::Foundation::{
-    ERROR_BROKEN_PIPE, ERROR_IO_PENDING, ERROR_NO_DATA, ERROR_PIPE_BUSY, ERROR_PIPE_CONNECTED,
-    GENERIC_READ, GENERIC_WRITE, HANDLE, INVALID_HANDLE_VALUE, WAIT_OBJECT_0, WAIT_TIMEOUT,
+    ERROR_BROKEN_PIPE, ERROR_FILE_NOT_FOUND, ERROR_IO_PENDING, ERROR_NO_DATA, ERROR_PIPE_BUSY,
+    ERROR_PIPE_CONNECTED, GENERIC_READ, GENERIC_WRITE, HANDLE, INVALID_HANDLE_VALUE, WAIT_OBJECT_0,
+    WAIT_TIMEOUT,
 };
 use windows_sys::Win32::Storage::FileSystem::{
     CreateFileW, ReadFile, WriteFile, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED,
     OPEN_EXISTING, PIPE_ACCESS_DUPLEX, SECURITY_ANONYMOUS, SECURITY_SQOS_PRESENT,
 };
 use windows_sys::Win32::System::Pipes::{
-    ConnectNamedPipe, CreateNamedPipeW, GetNamedPipeServerProcessId, PeekNamedPipe,
-    PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE, PIPE_UNLIMITED_INSTANCES,
-    PIPE_WAIT,
+    ConnectNamedPipe, CreateNamedPipeW, DisconnectNamedPipe, GetNamedPipeServerProcessId,
+    PeekNamedPipe, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE,
+    PIPE_UNLIMITED_INSTANCES, PIPE_WAIT,
 };
 use windows_sys::Win32::System::Threading::{
     CreateEventW, SetEvent, WaitForMultipleObjects, WaitForSingleObject, INFINITE,
@@ -32,7 +33,7 @@ use windows_sys::Win32::System::IO::{CancelIoEx, GetOverlappedResult, OVERLAPPED
 /// The system, administrators and the owner.
 const RIGHTS: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)(A;;GA;;;OW)";
 const BUFFER_BYTES: u32 = 64 << 10;
-/// All ends of a pipe are taken for a moment when several ask.
+/// All ends of a pipe are taken for a moment when several ask, and a server that has just begun has none yet.
 const BUSY: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
 /// What has failed is tried again after that, and who has ends of the pipe that go is waited for so long.
@@ -314,14 +315,17 @@ impl Answering {
         let mut state = OVERLAPPED { hEvent: raw(&come), ..OVERLAPPED::default() };
         // SAFETY: handles of this frame; what the system is lent stays until it has answered.
         unsafe {
-            if ConnectNamedPipe(raw(&pipe), &mut state) == 0 {
+            while ConnectNamedPipe(raw(&pipe), &mut state) == 0 {
                 match code() {
                     ERROR_PIPE_CONNECTED => {
                         SetEvent(raw(&come));
                     }
                     ERROR_IO_PENDING => {}
+                    // Somebody has come and gone: the end stays, for the name is not to be free for others.
+                    ERROR_NO_DATA if DisconnectNamedPipe(raw(&pipe)) != 0 => continue,
                     _ => return failed(),
                 }
+                break;
             }
             let both = [raw(&self.end), raw(&come)];
             if WaitForMultipleObjects(2, both.as_ptr(), 0, INFINITE) == WAIT_OBJECT_0 {
@@ -360,10 +364,21 @@ pub fn connect(path: &Path) -> io::Result<Link> {
             )
         };
         match pipe {
-            INVALID_HANDLE_VALUE if code() == ERROR_PIPE_BUSY && Instant::now() < end => {
+            INVALID_HANDLE_VALUE => {
+                let e = io::Error::last_os_error();
+                let comes = match e.raw_os_error().map(i32::unsigned_abs) {
+                    Some(ERROR_PIPE_BUSY) => true,
+                    // Its serving process has just begun, or is started again.
+                    Some(ERROR_FILE_NOT_FOUND) => {
+                        i32::try_from(pid).is_ok_and(super::process::runs)
+                    }
+                    _ => false,
+                };
+                if !comes || Instant::now() > end {
+                    return Err(e);
+                }
                 std::thread::sleep(LOOK);
             }
-            INVALID_HANDLE_VALUE => return failed(),
             pipe => {
                 // SAFETY: as above.
                 let pipe = unsafe { OwnedHandle::from_raw_handle(pipe) };

@@ -81,6 +81,21 @@ pub fn set_variable(name: &str, value: &str) {
     }
 }
 
+/// Takes a variable out of the environment, and out of that list.
+pub fn remove_variable(name: &std::ffi::OsStr) {
+    use std::os::windows::ffi::OsStrExt;
+    unsafe extern "C" {
+        fn _wputenv_s(name: *const u16, value: *const u16) -> i32;
+    }
+    std::env::remove_var(name);
+    let name: Vec<u16> = name.encode_wide().chain([0]).collect();
+    // What the system keeps of drives (`=C:`) is in no other list.
+    if !name.contains(&u16::from(b'=')) {
+        // SAFETY: both end in a zero and outlive the call, which copies them.
+        unsafe { _wputenv_s(name.as_ptr(), [0].as_ptr()) };
+    }
+}
+
 /// A serving process that was started.
 pub enum Started {
     /// It is this one, and has this way from its master.

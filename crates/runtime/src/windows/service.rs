@@ -343,7 +343,10 @@ pub fn upgrade(name: &str) -> Result<(), String> {
 pub fn remove(name: &str) -> Result<(), String> {
     let service = open(name, SERVICE_STOP | DELETE)?;
     let now = status(&service).map_err(|e| why(name, &e))?;
-    if now.dwCurrentState != SERVICE_STOPPED {
+    // Of a process that has died unseen the system says what it said last.
+    let pid = i32::try_from(now.dwProcessId).ok().filter(|pid| *pid != 0);
+    let has_died = pid.is_some_and(|pid| !super::process::runs(pid));
+    if now.dwCurrentState != SERVICE_STOPPED && !has_died {
         control(name, &service, SERVICE_CONTROL_STOP)?;
         wait(name, &service, SERVICE_STOPPED)?;
     }

@@ -1,0 +1,121 @@
+//! Files that take another's name, and the names that files have.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::windows::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use windows_sys::Win32::Storage::FileSystem::{GetLongPathNameW, MoveFileExW};
+
+/// Who holds a file for a moment, to look for viruses or to read it, is waited for so long in between.
+const PAUSES_MS: [u64; 7] = [0, 1, 2, 4, 8, 16, 32];
+
+fn wide(path: &Path) -> Vec<u16> {
+    path.as_os_str().encode_wide().chain([0]).collect()
+}
+
+/// Puts a file in the place of another, which somebody may be reading for as long as they like. Where such a file is not
+/// replaced (some kinds of disks; one that is read-only), it is called otherwise first, by a name beside `from`: between the
+/// two it is not there.
+///
+/// # Errors
+///
+/// The system's. What was there is there again, unless somebody else has put theirs there meanwhile.
+pub fn supplant(from: &Path, to: &Path, aside: impl Fn(&Path) -> PathBuf) -> io::Result<()> {
+    match std::fs::rename(from, to) {
+        Err(e) if is_held(&e, to) => {}
+        done => return done,
+    }
+    // Two that do this with one file at once would each find the other's in the way.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut last = Ok(());
+    for pause in PAUSES_MS {
+        std::thread::sleep(Duration::from_millis(pause));
+        last = match std::fs::rename(from, to) {
+            Err(e) if is_held(&e, to) => in_turn(from, to, &aside(from)),
+            done => return done,
+        };
+        match &last {
+            Err(e) if is_held(e, to) || e.kind() == io::ErrorKind::AlreadyExists => {}
+            _ => return last,
+        }
+    }
+    last
+}
+
+fn is_held(e: &io::Error, to: &Path) -> bool {
+    e.kind() == io::ErrorKind::PermissionDenied && to.is_file()
+}
+
+fn in_turn(from: &Path, to: &Path, aside: &Path) -> io::Result<()> {
+    move_new(to, aside)?;
+    let done = move_new(from, to);
+    // If somebody else's is there by now it is the newer one.
+    if done.is_ok() || move_new(aside, to).is_err() && to.is_file() {
+        remove(aside);
+    }
+    done
+}
+
+/// Moves a file to where none is.
+fn move_new(from: &Path, to: &Path) -> io::Result<()> {
+    let (from, to) = (wide(from), wide(to));
+    // SAFETY: both end in a zero and outlive the call.
+    match unsafe { MoveFileExW(from.as_ptr(), to.as_ptr(), 0) } {
+        0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// It is gone once nobody has it open. A read-only one is not removed as it is.
+#[allow(clippy::permissions_set_readonly_false)]
+fn remove(file: &Path) {
+    if let Ok(mut rights) = std::fs::metadata(file).map(|meta| meta.permissions()) {
+        if rights.readonly() {
+            rights.set_readonly(false);
+            let _ = std::fs::set_permissions(file, rights);
+        }
+    }
+    let _ = std::fs::remove_file(file);
+}
+
+/// The path of a file or folder with long names throughout; nothing where there is none.
+pub fn long_name(path: &Path) -> Option<String> {
+    let short = wide(path);
+    let mut long = vec![0; short.len().max(260)];
+    loop {
+        let room = u32::try_from(long.len()).ok()?;
+        // SAFETY: the name ends in a zero, and there is so much room.
+        let len = unsafe { GetLongPathNameW(short.as_ptr(), long.as_mut_ptr(), room) } as usize;
+        match len {
+            0 => return None,
+            len if len < long.len() => {
+                return Some(OsString::from_wide(&long[..len]).to_string_lossy().into_owned())
+            }
+            len => long.resize(len, 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_only_file_is_replaced_and_nothing_is_left() {
+        let dir = std::env::temp_dir().join(format!("weir-moves-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (from, to) = (dir.join("from"), dir.join("to"));
+        std::fs::write(&to, "old").unwrap();
+        let mut rights = std::fs::metadata(&to).unwrap().permissions();
+        rights.set_readonly(true);
+        std::fs::set_permissions(&to, rights).unwrap();
+        std::fs::write(&from, "new").unwrap();
+        supplant(&from, &to, |path| path.with_extension("aside")).unwrap();
+        assert_eq!(std::fs::read(&to).unwrap(), b"new");
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
