@@ -280,6 +280,7 @@ dpkg -P weir-nginx-common
 test ! -e /etc/init.d/nginx -a -e /etc/nginx/nginx.conf
 fails ls /etc/rc2.d/*nginx
 /etc/init.d/weir start
+until_ok test -s /run/weir.pid
 pid=$(cat /run/weir.pid)
 rm /etc/weir/one.conf
 dpkg -P weir
