@@ -244,15 +244,19 @@ fn a_service_ends_with_who_has_taken_over() {
 #[test]
 fn a_service_that_still_ends_hears_of_the_death_of_who_serves() {
     let Some(service) = Service::start("one") else { return };
+    let first = service.pid().trim().to_string();
     let slow = service.hold();
     service.upgrade("two");
     // Without that file the second takes the first for one that serves no more, and is upgraded too.
     std::fs::remove_file(service.path("logs/nginx.pid.oldbin")).unwrap();
     service.upgrade("three");
+    // It is told by the first, which knows of it from then on.
+    service.configure("four");
+    service.order("reload");
+    expect_soon("the new configuration", || service.get() == "four");
     weir_tests::signal(service.pid().trim().parse().unwrap(), weir_tests::Signal::Kill);
-    expect_soon("it is told", || {
-        service.log().contains("the program that had taken over has died")
-    });
+    let told = format!("{first}#{first}: the program that had taken over has died");
+    expect_soon("the first has heard", || service.log().contains(&told));
     drop(slow);
     // On Windows it is started again; wine has it run for ever.
     expect_soon("it can be removed", || service.ask("remove").code == 0);
