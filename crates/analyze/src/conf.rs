@@ -18,11 +18,7 @@ pub struct LogFormats {
 impl LogFormats {
     pub fn read(loader: &dyn Loader, path: &[u8]) -> Result<LogFormats, String> {
         let mut sources = Sources::new();
-        let options = Options {
-            raw_block: |name| name.ends_with(b"_by_lua_block"),
-            ..Options::for_main(path)
-        };
-        let parsed = parse(&mut sources, loader, path, &options);
+        let parsed = parse(&mut sources, loader, path, &Options::for_main(path));
         let tree = parsed.map_err(|e| e.render(&sources, "weir analyze").trim_end().to_owned())?;
         let mut found = LogFormats::default();
         found.collect(&tree);

@@ -184,5 +184,7 @@ mod tests {
         assert_eq!(found("d/a/.*"), ["d/a/.y.conf"]);
         assert!(found("*/z.conf").is_empty());
         assert!(found("none/*").is_empty());
+        assert!(found("*.CONF").is_empty());
+        assert_eq!(glob(b"*.CONF", true, names, exists), [b"x.conf"]);
     }
 }

@@ -9,6 +9,7 @@ use crate::glob::is_pattern;
 use crate::lex::{indent, Head, Lexer, Statement};
 use crate::loader::Loader;
 use crate::messages;
+use crate::raw::is_raw;
 use crate::source::{FileId, SourceFile, Sources, Span};
 use crate::tree::{Body, Directive, Word};
 
@@ -27,8 +28,6 @@ pub struct Options {
     /// The directory of the main configuration file, ending in `/`: relative names of
     /// `include` start here.
     pub conf_prefix: Vec<u8>,
-    /// Names whose block is text in another language: `content_by_lua_block` and the like.
-    pub raw_block: fn(&[u8]) -> bool,
 }
 
 impl Options {
@@ -36,7 +35,7 @@ impl Options {
     pub fn for_main(path: &[u8]) -> Self {
         let is_slash = |byte: &u8| std::path::is_separator(char::from(*byte));
         let dir = path.iter().rposition(is_slash).map_or(0, |slash| slash + 1);
-        Options { conf_prefix: path[..dir].to_vec(), raw_block: |_| false }
+        Options { conf_prefix: path[..dir].to_vec() }
     }
 }
 
@@ -268,7 +267,7 @@ impl<'a> Parser<'a> {
         if depth >= MAX_BLOCK_DEPTH {
             return refused(format!("blocks are nested more than {MAX_BLOCK_DEPTH} deep"));
         }
-        if (self.options.raw_block)(&name.text) {
+        if is_raw(&name.text) {
             let text = lexer.raw_block()?;
             out.push(directive(lexer, head, Body::Raw(text)));
             return Ok(());

@@ -5,6 +5,11 @@ use crate::diagnostic::Diagnostic;
 use crate::lex::Lexer;
 use crate::tree::Word;
 
+/// Whether the block of that name is text in Lua: `content_by_lua_block` and the like.
+pub(crate) fn is_raw(name: &[u8]) -> bool {
+    name.ends_with(b"_by_lua_block")
+}
+
 impl Lexer<'_> {
     /// The text up to the closing brace, which is taken too; the opening one has been.
     pub fn raw_block(&mut self) -> Result<Word, Diagnostic> {

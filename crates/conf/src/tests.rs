@@ -34,7 +34,7 @@ impl Loader for MemLoader {
 const MAIN: &[u8] = b"/etc/nginx/nginx.conf";
 
 fn options() -> Options {
-    Options { raw_block: |name| name.ends_with(b"_by_lua_block"), ..Options::for_main(MAIN) }
+    Options::for_main(MAIN)
 }
 
 fn parse_bytes(text: &[u8]) -> (Sources, Parsed) {

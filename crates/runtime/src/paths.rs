@@ -31,10 +31,16 @@ pub fn path(bytes: &[u8]) -> Cow<'_, Path> {
 /// Whether one of its parts is another file's short name, of those that do not show it by themselves.
 #[cfg(windows)]
 fn is_short(path: &str) -> bool {
-    let is_anothers = |part: &str| {
-        crate::files::long_name(Path::new(part)).is_some_and(|long| !names::end_alike(part, &long))
-    };
-    names::perhaps_short(path).any(|end| is_anothers(&path[..end]))
+    for end in names::perhaps_short(path) {
+        let part = &path[..end];
+        match crate::files::long_name(Path::new(part)) {
+            // What is below is not there either, however many names a client has put there.
+            None => return false,
+            Some(long) if !names::end_alike(part, &long) => return true,
+            Some(_) => {}
+        }
+    }
+    false
 }
 
 /// Whether a `..` stands behind what is no folder: the system takes both away unseen, where others have no such path.

@@ -16,10 +16,8 @@ impl Loader for Disk {
 
     fn glob(&self, pattern: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let exists = |path: &[u8]| paths::path(path).symlink_metadata().is_ok();
-        if !paths::BACKSLASH_SEPARATES {
-            return Ok(weir_conf::glob(pattern, paths::IGNORES_CASE, names, exists));
-        }
-        let slash = |byte: &u8| if *byte == b'\\' { b'/' } else { *byte };
+        let is_slash = |byte: &u8| paths::BACKSLASH_SEPARATES && *byte == b'\\';
+        let slash = |byte: &u8| if is_slash(byte) { b'/' } else { *byte };
         let pattern: Vec<u8> = pattern.iter().map(slash).collect();
         Ok(weir_conf::glob(&pattern, paths::IGNORES_CASE, names, exists))
     }

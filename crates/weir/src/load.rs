@@ -147,20 +147,13 @@ fn is_error(e: &Diagnostic) -> bool {
     e.level < weir_conf::Level::Error && e.level != weir_conf::Level::Alert
 }
 
-/// How the file of this name is read.
-fn options(main: &[u8]) -> Options {
-    let mut options = Options::for_main(main);
-    options.raw_block = |name| name.ends_with(b"_by_lua_block");
-    options
-}
-
 /// The directives as they stand, also of a configuration that is refused for what they say: up to where it
 /// cannot be read any further.
 pub fn read(told: &Paths) -> Vec<Directive> {
     let mut sources = Sources::new();
     let conf = told.conf_path();
     let main = paths::bytes(&conf).to_vec();
-    let options = options(&main);
+    let options = Options::for_main(&main);
     let mut all =
         weir_conf::parse_command_line(&mut sources, &Disk, &told.globals, &options).directives;
     let loader: &dyn Loader = match &told.conf {
@@ -179,7 +172,7 @@ fn run(
 ) -> Result<(Generation, Vec<Diagnostic>), Errors> {
     let conf = told.conf_path();
     let main = paths::bytes(&conf).to_vec();
-    let options = options(&main);
+    let options = Options::for_main(&main);
     let conf_prefix = conf.parent().map(Path::to_path_buf).unwrap_or_default();
     let mut cf = Cf::new(Rc::new(row_table()), &told.prefix, &conf_prefix, mode);
     cf.is_to_end = weir_runtime::signals::end_is_pending;

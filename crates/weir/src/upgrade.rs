@@ -235,9 +235,16 @@ static PREDECESSOR: OnceLock<u32> = OnceLock::new();
 /// Whether the program that this one is to replace still serves. A service's first process stays after that; it has taken
 /// its pid file away by then.
 pub fn predecessor_serves(pid_file: &Option<PathBuf>) -> bool {
-    let runs = PREDECESSOR.get().is_some_and(|pid| process::parent_pid() == *pid);
-    let stays = || service::is_one() && pid_file.as_ref().is_some_and(|p| !old_name(p).exists());
-    runs && !stays()
+    let Some(pid) = PREDECESSOR.get().filter(|pid| process::parent_pid() == **pid) else {
+        return false;
+    };
+    let old = || pid_file.as_ref().map(|p| old_name(p));
+    let stays = || service::is_one() && old().is_some_and(|old| !old.exists());
+    // Who had ended before it was asked for leaves the system's first process (none on Windows) as parent, which in a
+    // container may be the predecessor.
+    let is_it =
+        || *pid > 1 || old().and_then(|old| number_in(&old)).map(i32::unsigned_abs) == Some(*pid);
+    is_it() && !stays()
 }
 
 /// Takes the sockets that an older program has handed over. To be called before this program has opened anything.
@@ -245,10 +252,9 @@ pub fn take_sockets() -> bool {
     let taken = succession::take();
     heirs::begin(taken.link);
     let any = !taken.listeners.is_empty();
-    // Whose parent has ended by now has none, or one that ends with the system; it is set once.
-    let parent = process::parent_pid();
-    if any && parent > 1 {
-        let _ = PREDECESSOR.set(parent);
+    if any {
+        // It is set once.
+        let _ = PREDECESSOR.set(process::parent_pid());
     }
     listen::keep_inherited(taken.listeners);
     any

@@ -54,7 +54,7 @@ const LINKS: [(&str, &str); 2] = [
 ];
 
 pub struct Kit {
-    /// Where it is what is not installed.
+    /// Where what is not installed is.
     unpacked: PathBuf,
 }
 
