@@ -34,10 +34,11 @@ fn is_short(path: &str) -> bool {
     for end in names::perhaps_short(path) {
         let part = &path[..end];
         match crate::files::long_name(Path::new(part)) {
+            Ok(long) if names::end_alike(part, &long) => {}
             // What is below is not there either, however many names a client has put there.
-            None => return false,
-            Some(long) if !names::end_alike(part, &long) => return true,
-            Some(_) => {}
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return false,
+            // It is, or that is not to be known.
+            Ok(_) | Err(_) => return true,
         }
     }
     false
@@ -46,7 +47,9 @@ fn is_short(path: &str) -> bool {
 /// Whether a `..` stands behind what is no folder: the system takes both away unseen, where others have no such path.
 #[cfg(windows)]
 fn climbs(path: &str) -> bool {
-    names::before_climbs(path).any(|end| !Path::new(&path[..end]).is_dir())
+    // What is below a folder that is not said yet is looked at when it is.
+    let is_whole = names::is_whole(path.as_bytes());
+    is_whole && names::before_climbs(path).any(|end| !Path::new(&path[..end]).is_dir())
 }
 
 /// A word that may be no path, of a program's line: the same bytes, whatever they would name.

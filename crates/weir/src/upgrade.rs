@@ -212,8 +212,9 @@ pub fn wait(pid_file: &Path, pid: i32) -> Result<i32, String> {
         if !process::runs(pid) {
             return Err(format!("process {pid} has ended before a new program served"));
         }
-        // One that was killed may have left another's.
-        let is_begun = number_in(&old) == Some(pid);
+        // One that was killed may have left another's, and one that cannot be read now may be it still.
+        let number = number_in(&old);
+        let is_begun = number == Some(pid) || has_begun && number.is_none() && old.exists();
         if has_begun && !is_begun || !has_begun && begun.elapsed() > BEGINS {
             return Err(format!(
                 "the new program has not started, and process {pid} goes on; the error log says why"

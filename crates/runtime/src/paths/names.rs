@@ -93,23 +93,28 @@ pub(super) fn perhaps_short(path: &str) -> impl Iterator<Item = usize> + '_ {
         let at = end;
         end += 1;
         let stem = part.split('.').next().unwrap_or_default();
-        let may_be = stem.contains('~') && stem.chars().count() <= SHORT_MAX_CHARS;
+        let may_be = part.contains('~') && stem.chars().count() <= SHORT_MAX_CHARS;
         may_be.then_some(at)
     });
     ends
 }
 
-/// Where what stands before each `..` ends, if it has a name.
+/// Where what stands before each `..` ends, if it has a name, whatever of slashes and dots is in between.
 pub(super) fn before_climbs(path: &str) -> impl Iterator<Item = usize> + '_ {
     let mut begin = 0;
     let ends = path.split(['/', '\\']).filter_map(move |part| {
         let at = begin;
         begin += part.len() + 1;
-        (part == "..").then(|| at.saturating_sub(1))
+        (part == "..").then_some(at)
     });
-    ends.filter(|end| {
-        let before = path[..*end].rsplit(['/', '\\']).next().unwrap_or_default();
-        !matches!(before, "" | "." | "..") && !before.ends_with(':')
+    ends.filter_map(|at| {
+        let mut before = &path[..at];
+        while let Some(rest) = before.strip_suffix(['/', '\\']) {
+            before = rest.strip_suffix('.').filter(|r| r.ends_with(['/', '\\'])).unwrap_or(rest);
+        }
+        let name = before.rsplit(['/', '\\']).next().unwrap_or_default();
+        let is_name = !matches!(name, "" | "." | "..") && !name.ends_with(':');
+        is_name.then_some(before.len())
     })
 }
 
@@ -317,7 +322,8 @@ mod tests {
             |path: &str| before_climbs(path).map(|at| path[..at].to_owned()).collect::<Vec<_>>();
         assert_eq!(all("C:/a/x-b/../../c"), ["C:/a/x-b"]);
         assert_eq!(all("logs\\x\\..\\y/../z"), ["logs\\x", "logs\\x\\..\\y"]);
-        assert!(all("../a/./../C:/../x..").is_empty());
+        assert_eq!(all("/f.txt/./../a.//..\\.\\../c"), ["/f.txt", "/f.txt/./../a."]);
+        assert!(all("../.././../C:/../x..").is_empty());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::os::windows::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use windows_sys::Win32::Foundation::{ERROR_SHARING_VIOLATION, MAX_PATH};
 use windows_sys::Win32::Storage::FileSystem::{GetLongPathNameW, MoveFileExW};
 
 /// Who holds a file for a moment, to look for viruses or to read it, is waited for so long in between.
@@ -29,10 +30,10 @@ pub fn supplant(from: &Path, to: &Path, aside: impl Fn(&Path) -> PathBuf) -> io:
     }
     // Two that do this with one file at once would each find the other's in the way.
     static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut last = Ok(());
     for pause in PAUSES_MS {
         std::thread::sleep(Duration::from_millis(pause));
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         last = match std::fs::rename(from, to) {
             Err(e) if is_held(&e, to) => in_turn(from, to, &aside(from)),
             done => return done,
@@ -46,14 +47,21 @@ pub fn supplant(from: &Path, to: &Path, aside: impl Fn(&Path) -> PathBuf) -> io:
 }
 
 fn is_held(e: &io::Error, to: &Path) -> bool {
-    e.kind() == io::ErrorKind::PermissionDenied && to.is_file()
+    let is_open = e.raw_os_error().map(i32::unsigned_abs) == Some(ERROR_SHARING_VIOLATION);
+    (is_open || e.kind() == io::ErrorKind::PermissionDenied) && to.is_file()
 }
 
 fn in_turn(from: &Path, to: &Path, aside: &Path) -> io::Result<()> {
     move_new(to, aside)?;
     let done = move_new(from, to);
+    let is_back = || {
+        PAUSES_MS.iter().any(|pause| {
+            std::thread::sleep(Duration::from_millis(*pause));
+            move_new(aside, to).is_ok() || to.is_file()
+        })
+    };
     // If somebody else's is there by now it is the newer one.
-    if done.is_ok() || move_new(aside, to).is_err() && to.is_file() {
+    if done.is_ok() || is_back() {
         remove(aside);
     }
     done
@@ -81,18 +89,30 @@ fn remove(file: &Path) {
     let _ = std::fs::remove_file(file);
 }
 
-/// The path of a file or folder with long names throughout; nothing where there is none.
-pub fn long_name(path: &Path) -> Option<String> {
+/// Whether a path is in the system's longest form (`\\?\`), which calls take at any length.
+fn paths_own(path: &[u16]) -> bool {
+    path.starts_with(&[b'\\', b'\\', b'?', b'\\'].map(u16::from))
+}
+
+/// The path of a file or folder with long names throughout.
+///
+/// # Errors
+///
+/// The system's: there is none, or it is not to be known, as of one that is longer than the call takes.
+pub fn long_name(path: &Path) -> io::Result<String> {
     let short = wide(path);
-    let mut long = vec![0; short.len().max(260)];
+    if short.len() > MAX_PATH as usize && !paths_own(&short) {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    }
+    let mut long = vec![0; short.len().max(MAX_PATH as usize)];
     loop {
-        let room = u32::try_from(long.len()).ok()?;
+        let room = u32::try_from(long.len()).unwrap_or(u32::MAX);
         // SAFETY: the name ends in a zero, and there is so much room.
         let len = unsafe { GetLongPathNameW(short.as_ptr(), long.as_mut_ptr(), room) } as usize;
         match len {
-            0 => return None,
+            0 => return Err(io::Error::last_os_error()),
             len if len < long.len() => {
-                return Some(OsString::from_wide(&long[..len]).to_string_lossy().into_owned())
+                return Ok(OsString::from_wide(&long[..len]).to_string_lossy().into_owned())
             }
             len => long.resize(len, 0),
         }
