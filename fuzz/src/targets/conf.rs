@@ -64,9 +64,7 @@ impl Loader for InMemory<'_> {
 
 fn parse(text: &[u8]) -> (Sources, Parsed) {
     let mut sources = Sources::new();
-    let options =
-        Options { raw_block: |name| name.ends_with(b"_by_lua_block"), ..Options::for_main(MAIN) };
-    let parsed = parse_partial(&mut sources, &InMemory(text), MAIN, &options);
+    let parsed = parse_partial(&mut sources, &InMemory(text), MAIN, &Options::for_main(MAIN));
     (sources, parsed)
 }
 
