@@ -70,7 +70,8 @@ pub fn cannot_build(root: &Path) -> Option<String> {
 }
 
 /// What a program is built with that is tested, but not for its speed: without any of it some tests wait for too long.
-const DRAFT: [&str; 3] = ["build", "--config", "profile.dev.opt-level=1"];
+const DRAFT: [&str; 5] =
+    ["build", "--config", "profile.dev.opt-level=1", "--config", "profile.dev.debug=false"];
 
 /// Where it is then.
 fn drafted(root: &Path) -> PathBuf {
