@@ -16,6 +16,8 @@ impl Lexer<'_> {
         let start = self.pos;
         let mut at = start;
         let mut depth = 0usize;
+        // What is not closed may have its brace in a string that goes on to the end of its line.
+        let mut cut_string = None;
         while let Some(&byte) = self.text.get(at) {
             match byte {
                 b'{' => depth += 1,
@@ -30,7 +32,11 @@ impl Lexer<'_> {
                 }
                 b'}' => depth -= 1,
                 b'"' | b'\'' => {
-                    at = self.short_string(at, byte)?;
+                    let open = at;
+                    at = self.short_string(open, byte)?;
+                    if self.text.get(at) == Some(&b'\n') && self.text[at - 1] != byte {
+                        cut_string = cut_string.or(Some(open));
+                    }
                     continue;
                 }
                 b'[' if self.long_bracket(at).is_some() => {
@@ -48,7 +54,14 @@ impl Lexer<'_> {
             }
             at += 1;
         }
-        Err(self.unclosed_raw(start.saturating_sub(1)).hint("this block is not closed".to_owned()))
+        Err(match cut_string {
+            Some(open) => {
+                self.unclosed_raw(open).hint("this string is not closed on its line".to_owned())
+            }
+            None => self
+                .unclosed_raw(start.saturating_sub(1))
+                .hint("this block is not closed".to_owned()),
+        })
     }
 
     fn line_end(&self, at: usize) -> usize {
@@ -61,7 +74,7 @@ impl Lexer<'_> {
         let mut at = open + 1;
         while let Some(&byte) = self.text.get(at) {
             match byte {
-                b'\\' => at += 1,
+                b'\\' => at = self.escaped(at),
                 b'\n' => return Ok(at),
                 _ if byte == quote => return Ok(at + 1),
                 _ => {}
@@ -69,6 +82,17 @@ impl Lexer<'_> {
             at += 1;
         }
         Err(self.unclosed_raw(open).hint("this string is not closed".to_owned()))
+    }
+
+    /// The last byte of what a backslash begins: a line's end is one, of whichever kind, and `\z` has all white space behind it.
+    fn escaped(&self, at: usize) -> usize {
+        let rest = &self.text[at + 1..];
+        let is_white = |b: &&u8| b.is_ascii_whitespace() || **b == b'\x0b';
+        at + match rest {
+            [b'z', rest @ ..] => 1 + rest.iter().take_while(is_white).count(),
+            [b'\r', b'\n', ..] | [b'\n', b'\r', ..] => 2,
+            _ => 1,
+        }
     }
 
     /// The number of `=` when `[[` or `[==[` stands here.
@@ -124,6 +148,10 @@ mod tests {
             " local t = { a = { 1 } } ",
             " s = \"}\" ",
             " s = '}\\'}' ",
+            " s = 'a \\\n} b' ",
+            " s = 'a \\\r\n} b' ",
+            " s = 'a \\z  \r\n\n\x0b} b' ",
+            " s = '\\\\z }' ",
             " s = [[ } ]] ",
             " s = [==[ }]]]=] ]==] ",
             " -- }\n x() ",
