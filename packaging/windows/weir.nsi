@@ -134,6 +134,12 @@ Section "Uninstall"
     ${If} $0 == "1"
         nsExec::ExecToLog '"$INSTDIR\weir.exe" service remove'
         Pop $1
+        ${If} $1 != 0
+            ; Without its program nobody could remove it any more.
+            MessageBox MB_OK|MB_ICONSTOP "The service could not be removed: look with $\"weir service remove$\" why, and begin again." /SD IDOK
+            SetErrorLevel 2
+            Abort
+        ${EndIf}
     ${EndIf}
     Delete "$INSTDIR\weir.exe"
     Delete "$INSTDIR\README.txt"

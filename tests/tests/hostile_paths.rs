@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use weir_tests::{is_windows, Next, Origin, Server, Setup};
+use weir_tests::{cgi, is_windows, Next, Origin, Server, Setup};
 
 /// Nobody is to read it, and everything that is kept from clients has it.
 const SECRET: &str = "nobody reads this";
@@ -230,6 +230,38 @@ fn logs_stay_where_they_are_said_to_be() {
     assert!(!server.dir().join("escaped.log").exists());
 }
 
+/// The same of files of certificates, whose names begin in the configuration's folder.
+#[test]
+fn certificates_are_where_they_are_said_to_be() {
+    let pair = weir_tests::tls::self_signed("localhost");
+    let setup = Setup::new(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; location / {
+                proxy_pass https://127.0.0.1:%%PORT_1%%; proxy_ssl_certificate certs/x-$arg_c.crt;
+                proxy_ssl_certificate_key certs/x-$arg_c.key; } }
+            server { listen 127.0.0.1:%%PORT_1%% ssl; ssl_verify_client optional_no_ca;
+                ssl_certificate other.crt; ssl_certificate_key other.key;
+                return 200 shown-$ssl_client_serial; } }",
+    );
+    let server = ["other", "certs/x-good"]
+        .iter()
+        .fold(setup, |setup, name| {
+            let setup = setup.file(format!("{name}.crt"), &pair.cert);
+            setup.file(format!("{name}.key"), &pair.key)
+        })
+        .start();
+    let (status, answer) = ask(&server, "GET", "/?c=good", "");
+    assert!(status == 200 && answer.contains("shown-") && !answer.ends_with("shown-"), "{answer}");
+    for name in ["a/../../other", "a/../../certs/x-good", "none/../../other"] {
+        let (status, answer) = ask(&server, "GET", &format!("/?c={name}"), "");
+        assert!(status >= 500 && !answer.contains("shown-"), "{name}: {answer}");
+    }
+}
+
+fn checked_include(pattern: &str) -> String {
+    let conf = format!("events {{}} http {{ include {pattern}; }}");
+    weir_tests::run_cli(&["-t"], &conf).stderr
+}
+
 /// Where names are alike, two locations that differ in case alone are one, and a pattern finds what it names.
 #[test]
 fn rules_are_not_lost_by_how_they_are_written() {
@@ -244,6 +276,15 @@ fn rules_are_not_lost_by_how_they_are_written() {
         .file("root/secret.txt", SECRET)
         .start();
     assert_eq!(server.get("/secret.txt").status, 403);
+    // What is not looked for in full is not left out without a word.
+    let files = Setup::new("").file("ours/deny~1.conf", "").file("rules/deny.conf", "");
+    let there = files.dir().display();
+    for pattern in ["ours/*", "none/../rules/*", "rules./*", "rules~1/*", "rules/*"] {
+        let said = checked_include(&format!("{there}/{pattern}.conf"));
+        let is_refused = is_windows() && pattern != "rules/*";
+        assert_eq!(said.contains("[emerg]"), is_refused, "{pattern}: {said}");
+    }
+    assert_eq!(checked_include("//?/C:/rules/*.conf").contains("[emerg]"), is_windows());
 }
 
 #[test]
@@ -273,12 +314,21 @@ fn nothing_that_is_kept_is_read() {
 fn nothing_else_is_changed() {
     let server = setup().start();
     let before = all(&server);
-    let ways = ["own.txt::$DATA", "own.txt:x", "own.txt.", "own.txt%20", "own~1.txt"];
+    let ways = [
+        "own.txt::$DATA",
+        "own.txt:x",
+        "own.txt:x:$data",
+        "...",
+        "%20",
+        ".%20.",
+        "own~1.txt",
+        "OWN~1.TXT",
+    ];
     let ways = ways.into_iter().chain(DEVICES).map(|way| format!("/files/{way}"));
     // Those that are a plain name here, whatever another program may make of it.
-    // A backslash is a slash there, and may name something new.
+    // A backslash is a slash there, and may name something new; ends that are cut off leave another plain name.
     let is_plain = |way: &&str| {
-        let parts = ["/kept/", "%25", "%ef", "admin%5c", "%5c127"];
+        let parts = ["/kept/", "%25", "%ef", "admin%5c", "%5c127", "admin.", "admin%20"];
         parts.iter().any(|part| way.contains(part))
     };
     let odd = WAYS.into_iter().filter(|way| !is_plain(way));
@@ -307,6 +357,73 @@ fn nothing_else_is_changed() {
     }
     assert_eq!(after, before);
     assert_eq!(std::fs::read_to_string(server.dir().join("outside.txt")).unwrap(), SECRET);
+}
+
+/// Dots and spaces at a name's end are not part of it there, and streams are named by `:$`: a location is chosen by what is
+/// left, for programs and servers behind open files too. What these are sent is the URI as it came.
+#[test]
+fn a_location_is_chosen_by_what_the_system_makes_of_a_name() {
+    let origin = Origin::start(|request, conn| {
+        conn.reply("200 OK", "", request.target());
+        Next::Keep
+    });
+    let conf = r#"events {} http { server { listen 127.0.0.1:%%PORT_0%%;
+        location ^~ /admin/ { deny all; } location = /secret.php { deny all; }
+        location / { return 200 $uri; } location /up/ { proxy_pass http://%%O%%; } } }"#;
+    let server = Setup::new(conf).set("O", origin.address()).start();
+    let odd = [
+        ("/admin./x.php", 403),
+        ("/admin%20/x.php", 403),
+        ("/x/../admin.%20/x.php", 403),
+        ("/secret.php.", 403),
+        ("/secret.php%20%2e", 403),
+        ("/secret.php::$DATA", 400),
+        ("/admin:$I30:$INDEX_ALLOCATION/x.php", 400),
+        ("/a/.../b", 400),
+        ("/a/%20/b", 400),
+    ];
+    for (path, refused) in odd {
+        let (status, answer) = ask(&server, "GET", path, "");
+        assert_eq!(status, if is_windows() { refused } else { 200 }, "{path}: {answer}");
+    }
+    let (_, answer) = ask(&server, "GET", "/a./b.c/d%20", "");
+    assert!(answer.ends_with(if is_windows() { "/a/b.c/d" } else { "/a./b.c/d " }), "{answer}");
+    for path in ["/up/D.C.", "/up/a:b", "/up/x.%20/y"] {
+        let (status, answer) = ask(&server, "GET", path, "");
+        assert!(status == 200 && answer.ends_with(path), "{path}: {answer}");
+    }
+}
+
+/// A program is told of no script by a name that leads to another's. What follows a file is no name.
+#[test]
+fn scripts_are_what_their_names_say() {
+    let origin = Origin::fastcgi(|asked, conn| {
+        let file = asked.param("SCRIPT_FILENAME").unwrap_or_default();
+        conn.write(cgi::answer(&format!("Content-Type: text/plain\r\n\r\n[{file}]")));
+        Next::Close
+    });
+    let conf = "events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/www;
+        location ^~ /administration/ { deny all; } location ~ \\.php { fastcgi_pass %%O%%;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; } } }";
+    let server = Setup::new(conf)
+        .set("O", origin.address())
+        .file("www/administration/page.php", "")
+        .file("www/index.php", "")
+        .start();
+    for (path, is_told) in [
+        ("/index.php", true),
+        ("/index.php/File:What%3F", true),
+        ("/none/File:x.php", true),
+        ("/ADMINI~1/page.php", false),
+        ("/ADMI~11Z/page.php", false),
+        ("/administration/../index%3c.php", false),
+        ("/nul.php", false),
+        ("/index.php%00", false),
+    ] {
+        let (status, answer) = ask(&server, "GET", path, "");
+        let is_it = status == 200 && answer.contains("/www/") && !answer.contains("<no name>");
+        assert_eq!(is_it, is_told || !is_windows() && status == 200, "{path}: {answer}");
+    }
 }
 
 /// Where a backslash is a slash to the system it is one in the URI, too: what a part of the URI names (a capture, a

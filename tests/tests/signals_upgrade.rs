@@ -1,7 +1,7 @@
 //! A new binary takes over from a running one, which must be a daemon: one whose parent still
 //! runs takes itself for the new one of two and refuses.
 
-use weir_tests::{expect_soon, Origin, Server, Setup, Signal};
+use weir_tests::{expect_soon, Origin, Peer, Server, Setup, Signal};
 
 const CONF: &str =
     "daemon on; pid %%DIR%%/the.pid; events {} http { server { listen 127.0.0.1:%%PORT_0%%;
@@ -52,14 +52,22 @@ fn one_command_hands_over() {
     let left = |pid: u32| {
         std::fs::write(server.dir().join("the.pid.oldbin"), format!("{pid}\n")).unwrap();
     };
-    left(old);
+    let other = Server::start(CONF);
+    left(other.pid());
     let (is_done, said) = ask();
     assert!(!is_done && said.contains("is to end first"), "{said}");
+    let go_on = |before: u32| {
+        let (is_done, said) = ask();
+        assert!(is_done && said.contains("has taken the place of"), "{said}");
+        pid_in(&server, "the.pid").filter(|new| *new != before).expect("another program")
+    };
     left(i32::MAX as u32);
-    let (is_done, said) = ask();
-    assert!(is_done && said.contains("has taken the place of"), "{said}");
-    let new = pid_in(&server, "the.pid").unwrap_or(old);
-    assert_ne!(new, old);
+    let new = go_on(old);
+    assert_eq!(kept.get("/").text(), "ok");
+    expect_soon("the old one is gone", || !weir_tests::is_alive(old));
+    // Of one that could not give it its first name again, and has written another.
+    left(new);
+    let new = go_on(new);
     assert_eq!(kept.get("/").text(), "ok");
     assert_eq!(server.wait_exit(), Some(0));
     weir_tests::signal(new, Signal::Term);
@@ -128,5 +136,39 @@ fn a_wrong_list_of_sockets_does_no_harm() {
         let server =
             Setup::new(&CONF.replace("daemon on", "daemon off")).env("NGINX", list).start();
         assert_eq!(server.get("/").text(), "ok", "NGINX={list}");
+    }
+}
+
+/// Who has started a program to take its place says so: one that died at once leaves another parent, which is none.
+#[test]
+#[cfg(unix)]
+fn a_parent_is_not_taken_for_the_program_before() {
+    use std::os::fd::AsRawFd;
+    let refused = "the changing binary signal is ignored";
+    let own = std::process::id();
+    for (before, is_asked_to_wait) in [(own, true), (own + 1, false)] {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        socket2::SockRef::from(&socket).set_cloexec(false).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let conf = CONF
+            .replace("daemon on", "error_log %%DIR%%/error.log info; daemon off")
+            .replace("%%PORT_0%%", &port.to_string());
+        let setup = Setup::new(&conf).env("NGINX", &format!("{};", socket.as_raw_fd()));
+        let server = setup.env("WEIR_PREDECESSOR", &before.to_string()).start();
+        // The socket listens before the program does.
+        assert_eq!(Peer::Tcp(port).get("/").text(), "ok");
+        drop(socket);
+        server.signal(Signal::Usr2);
+        if is_asked_to_wait {
+            server.expect_error(refused);
+            continue;
+        }
+        server.expect_error("start new binary process");
+        let old = server.pid();
+        let new = || pid_in(&server, "the.pid").filter(|pid| *pid != old);
+        expect_soon("the new program serves", || new().is_some());
+        assert!(!server.error_log().contains(refused));
+        weir_tests::signal(new().unwrap(), Signal::Term);
+        expect_soon("it is gone", || pid_in(&server, "the.pid") == Some(old));
     }
 }

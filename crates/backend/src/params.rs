@@ -42,7 +42,12 @@ struct Item {
     if_not_empty: bool,
     /// A 304 may be the answer to it.
     condition: Option<Condition>,
+    /// It is the script's file.
+    is_script: bool,
 }
+
+/// What a program opens.
+const SCRIPT: &[u8] = b"SCRIPT_FILENAME";
 
 /// The parameters of requests.
 #[derive(Default)]
@@ -92,6 +97,7 @@ impl ParamPlan {
                     value,
                     if_not_empty: p.if_not_empty,
                     condition: condition(&p.name).filter(|_| for_cache),
+                    is_script: p.name == SCRIPT,
                 });
             }
         }
@@ -105,7 +111,13 @@ impl ParamPlan {
             if let Some(getter) = *getter {
                 let value = Value::Own(getter);
                 let condition = condition(name);
-                plan.items.push(Item { name: name.to_vec(), value, if_not_empty: true, condition });
+                plan.items.push(Item {
+                    name: name.to_vec(),
+                    value,
+                    if_not_empty: true,
+                    condition,
+                    is_script: false,
+                });
             }
         }
         plan
@@ -146,8 +158,12 @@ impl ParamPlan {
                 if let Some(condition) = item.condition {
                     condition.sent(r, value);
                 }
-                if !(item.if_not_empty && value.is_empty()) {
-                    put(&item.name, &[value]);
+                match item.if_not_empty && value.is_empty() {
+                    true => {}
+                    false if item.is_script => {
+                        put(&item.name, &[&weir_runtime::paths::script(value)])
+                    }
+                    false => put(&item.name, &[value]),
                 }
             }
         });

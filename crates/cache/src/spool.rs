@@ -98,7 +98,7 @@ impl Drop for Spool {
 
 /// Renames, making the directories on the way, and copying where the two are on different disks.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    let e = match files::supplant(from, to, beside) {
+    let e = match files::supplant_at_once(from, to, beside) {
         Ok(()) => return Ok(()),
         Err(e) => e,
     };
@@ -118,7 +118,8 @@ pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let aside = beside(to);
-    let copied = std::fs::copy(from, &aside).and_then(|_| files::supplant(&aside, to, beside));
+    let copied =
+        std::fs::copy(from, &aside).and_then(|_| files::supplant_at_once(&aside, to, beside));
     match copied {
         Ok(()) => std::fs::remove_file(from),
         Err(e) => {

@@ -2,6 +2,8 @@
 //!
 //! `*`, `?` and `[…]` never match a `/`, nor a leading `.`; the result is sorted by bytes.
 
+use std::io;
+
 /// As nginx decides whether an `include` is a pattern.
 pub(crate) fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
@@ -9,14 +11,18 @@ pub(crate) fn is_pattern(path: &[u8]) -> bool {
 
 /// All existing paths that match, sorted by bytes.
 ///
-/// `names` gives what is in a directory (`.` where the path begins with a name), nothing where it cannot
-/// be listed; `exists` says whether there is something under a path. `caseless`: names that differ in case alone are alike.
+/// `names` gives what is in a directory (`.` where the path begins with a name), nothing where none is to be looked for;
+/// `exists` says whether there is something under a path. `caseless`: names that differ in case alone are alike.
+///
+/// # Errors
+///
+/// A directory's that cannot be listed.
 pub fn glob(
     pattern: &[u8],
     caseless: bool,
-    names: impl Fn(&[u8]) -> Vec<Vec<u8>>,
+    names: impl Fn(&[u8]) -> io::Result<Vec<Vec<u8>>>,
     exists: impl Fn(&[u8]) -> bool,
-) -> Vec<Vec<u8>> {
+) -> io::Result<Vec<Vec<u8>>> {
     let mut found = vec![Vec::new()];
     for (at, component) in pattern.split(|&byte| byte == b'/').enumerate() {
         if at > 0 {
@@ -26,19 +32,20 @@ pub fn glob(
             found.iter_mut().for_each(|path| path.extend_from_slice(component));
             continue;
         }
-        let children = |dir: &Vec<u8>| {
-            let listed = names(if dir.is_empty() { b"." } else { dir });
+        let mut below = Vec::new();
+        for dir in &found {
+            let listed = names(if dir.is_empty() { b"." } else { dir })?;
             let hits = listed.into_iter().filter(|name| match caseless {
                 true => matches_name(&lower(component), &lower(name)),
                 false => matches_name(component, name),
             });
-            hits.map(|name| [&dir[..], &name].concat()).collect::<Vec<_>>()
-        };
-        found = found.iter().flat_map(children).collect();
+            below.extend(hits.map(|name| [&dir[..], &name].concat()));
+        }
+        found = below;
     }
     found.retain(|path| exists(path));
     found.sort();
-    found
+    Ok(found)
 }
 
 fn lower(name: &[u8]) -> Vec<u8> {
@@ -161,8 +168,11 @@ mod tests {
     #[test]
     fn among_names() {
         let files = ["d/b/x.conf", "d/a/x.conf", "d/a/.y.conf", "d/\u{fffd}/z", "x.conf"];
-        let names = |dir: &[u8]| -> Vec<Vec<u8>> {
+        let names = |dir: &[u8]| -> io::Result<Vec<Vec<u8>>> {
             let dir = String::from_utf8_lossy(dir).into_owned();
+            if dir.starts_with("closed") {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
             let dir = dir.trim_start_matches('.').trim_end_matches('/');
             let below = |f: &&str| match dir {
                 "" => f.split('/').next().map(str::to_owned),
@@ -171,11 +181,11 @@ mod tests {
             let mut found: Vec<_> =
                 files.iter().filter_map(below).map(String::into_bytes).collect();
             found.dedup();
-            found
+            Ok(found)
         };
         let exists = |path: &[u8]| files.iter().any(|f| f.as_bytes() == path);
         let found = |pattern: &str| {
-            let paths = glob(pattern.as_bytes(), false, names, exists).into_iter();
+            let paths = glob(pattern.as_bytes(), false, names, exists).unwrap().into_iter();
             paths.map(|p| String::from_utf8(p).unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(found("d/*/*.conf"), ["d/a/x.conf", "d/b/x.conf"]);
@@ -185,6 +195,7 @@ mod tests {
         assert!(found("*/z.conf").is_empty());
         assert!(found("none/*").is_empty());
         assert!(found("*.CONF").is_empty());
-        assert_eq!(glob(b"*.CONF", true, names, exists), [b"x.conf"]);
+        assert_eq!(glob(b"*.CONF", true, names, exists).unwrap(), [b"x.conf"]);
+        assert!(glob(b"closed/*", false, names, exists).is_err());
     }
 }

@@ -313,7 +313,8 @@ impl<'a> Parser<'a> {
             return Err(located(Diagnostic::emerg(message), include));
         };
         let path = full_name(&self.options.conf_prefix, &name.text);
-        if !is_pattern(&path) {
+        // nginx takes signs of the folder's name for a pattern too, and then finds nothing.
+        if !is_pattern(&name.text) {
             return self.file(&path, Some(include), depth, out);
         }
         let paths = self.loader.glob(&path).map_err(|error| {

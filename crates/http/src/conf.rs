@@ -342,7 +342,7 @@ fn default_root() -> Template {
 pub(crate) fn full_root(root: Template, prefix: &Path) -> Template {
     match root.as_constant() {
         Some(text) if !paths::is_whole(text) => {
-            Template::constant(paths::bytes(&paths::join(prefix, paths::path(text))))
+            Template::constant(paths::bytes(&paths::within(prefix, text)))
         }
         _ => root,
     }

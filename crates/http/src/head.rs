@@ -28,8 +28,11 @@ pub(crate) fn in_line(r: &Request) -> &'static str {
 
 /// Whether the path is to be brought into its normal form.
 pub(crate) fn is_complex(r: &Request) -> bool {
-    let has_back = || memchr::memchr(b'\\', r.head.path.of(&r.buf)).is_some();
-    r.head.complex_uri || paths::BACKSLASH_SEPARATES && has_back()
+    let is_odd = || {
+        let path = r.head.path.of(&r.buf);
+        memchr::memchr(b'\\', path).is_some() || uri::has_odd_ends(path)
+    };
+    r.head.complex_uri || paths::BACKSLASH_SEPARATES && is_odd()
 }
 
 /// Brings the path into its normal form.
@@ -39,12 +42,13 @@ pub(crate) fn is_complex(r: &Request) -> bool {
 /// It has none; the URI is empty.
 pub(crate) fn normalize(r: &mut Request, merge: bool) -> Result<(), uri::BadUri> {
     let path = r.head.path.of(&r.buf).to_vec();
-    let slashes = uri::Slashes { merge, back: paths::BACKSLASH_SEPARATES };
-    if slashes.back && uri::has_backslash(&path) {
+    let (back, cut) = (paths::BACKSLASH_SEPARATES, paths::CUTS_ENDS);
+    let rules = uri::Rules { merge, back, cut };
+    if rules.back && uri::has_backslash(&path) {
         // To a server behind it may be no slash: that gets what locations have seen.
         r.flags.valid_unparsed_uri = false;
     }
-    let done = uri::normalize(&path, slashes, &mut r.uri);
+    let done = uri::normalize(&path, rules, &mut r.uri);
     if done.is_err() {
         r.uri.clear();
     }

@@ -233,7 +233,8 @@ impl Cf {
     /// The name of the file, without its folder, and the line in which a span begins.
     pub fn place(&self, span: Span) -> (Vec<u8>, usize) {
         let Some(file) = self.texts.get(span.file as usize) else { return (Vec::new(), 0) };
-        let name = file.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        let is_end = |b: &u8| *b == b'/' || BACKSLASH_SEPARATES && *b == b'\\';
+        let name = file.path.rsplit(is_end).next().unwrap_or_default();
         (name.to_vec(), file.line(span.start))
     }
 
@@ -306,7 +307,12 @@ impl Cf {
             let mut e = d
                 .fail(format!("invalid number of arguments in \"{}\" directive", row.name))
                 .of_itself();
-            e.hint = Some(format!("\"{}\" takes {}", row.name, row.arity.describe()));
+            let takes = format!("\"{}\" takes {}", row.name, row.arity.describe());
+            let is_joined = d.args.iter().any(|word| word.text.windows(2).any(|w| w == b"\\;"));
+            e.hint = Some(match is_joined {
+                true => format!("{takes}; a backslash before a \";\" makes it part of the word: write \"/\" between names"),
+                false => takes,
+            });
             return Err(e);
         }
         if row.arity.is_flag() {
@@ -336,7 +342,7 @@ fn lost_backslash(d: &Directive) -> Option<Diagnostic> {
 }
 
 fn join(prefix: &Path, name: &[u8]) -> PathBuf {
-    weir_runtime::paths::join(prefix, weir_runtime::paths::path(name))
+    weir_runtime::paths::within(prefix, name)
 }
 
 fn not_allowed(d: &Directive, rows: &[&'static Row]) -> Diagnostic {

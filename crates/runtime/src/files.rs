@@ -582,15 +582,31 @@ pub fn replace(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)
 }
 
+/// Removes a file. Windows: one that is read-only too, for elsewhere it is the folder that says whether it may be.
+#[cfg(unix)]
+pub fn remove(file: &Path) -> io::Result<()> {
+    std::fs::remove_file(file)
+}
+
 /// Puts a file in the place of another, which somebody may be reading for as long as they like. Windows: where such a file is not
-/// replaced, it is called otherwise first, as `aside` says.
+/// replaced, it is called otherwise first, as `aside` says; who holds it is waited for a while.
 #[cfg(unix)]
 pub fn supplant(from: &Path, to: &Path, _: impl Fn(&Path) -> std::path::PathBuf) -> io::Result<()> {
     std::fs::rename(from, to)
 }
 
+/// The same for who may not wait. Windows: what somebody else holds is an error at once.
+#[cfg(unix)]
+pub fn supplant_at_once(
+    from: &Path,
+    to: &Path,
+    _: impl Fn(&Path) -> std::path::PathBuf,
+) -> io::Result<()> {
+    std::fs::rename(from, to)
+}
+
 #[cfg(windows)]
-pub use crate::windows::moves::{long_name, supplant};
+pub use crate::windows::moves::{long_name, remove, supplant, supplant_at_once};
 
 /// Opens for appending, and creates what is not there. Neither opening a fifo nor writing to it waits
 /// for a reader: that is an error (`ENXIO`, `EAGAIN`).

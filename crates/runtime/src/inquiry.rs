@@ -4,7 +4,7 @@
 //! Windows: a named pipe with the same rights.
 
 use crate::sockets::{UnixListener, UnixStream};
-use crate::trusted;
+use crate::{machine, trusted};
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::fs::{fchmod, FileType, Mode};
 use rustix::io::Errno;
@@ -12,11 +12,14 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// So many may wait to be answered.
 const BACKLOG: i32 = 8;
 const MODE: u32 = 0o600;
+/// What the system tells of its Unix sockets; no more of it is looked at.
+const TABLE: &str = "/proc/net/unix";
+const TABLE_MAX_BYTES: u64 = 16 << 20;
 
 /// A connection with who asks, or with who is asked.
 pub type Link = UnixStream;
@@ -147,6 +150,57 @@ pub fn connect(path: &Path) -> io::Result<Link> {
     UnixStream::connect(path)
 }
 
+/// Where a process is asked: at one of the sockets that it has open, by the name with that ending that it was bound to.
+///
+/// # Errors
+///
+/// The system's: it may not be looked at, or there is none.
+pub fn of_process(pid: u32, suffix: &str) -> io::Result<Option<PathBuf>> {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
+    let targets = open.filter_map(|fd| std::fs::read_link(fd.path()).ok());
+    let inode =
+        |t: PathBuf| Some(t.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
+    let inodes: Vec<String> = targets.filter_map(inode).collect();
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/unix"))?;
+    let mut bound = table.lines().filter_map(bound_to);
+    let its =
+        bound.find(|(inode, name)| name.ends_with(suffix) && inodes.iter().any(|i| i == inode));
+    Ok(its.map(|(_, name)| name.into()))
+}
+
+/// Where servers of this machine are asked, by that ending; not all need be there still.
+pub fn of_all(suffix: &str) -> Vec<PathBuf> {
+    let table = machine::beginning(Path::new(TABLE), TABLE_MAX_BYTES).unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
+    let names = table.lines().filter_map(bound_to).map(|(_, name)| name);
+    let mut names: Vec<&str> = names.filter(|name| name.ends_with(suffix)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().map(PathBuf::from).collect()
+}
+
+/// Inode and name of a socket, by a line of the system's table: number, references, protocol, flags, kind, state, inode,
+/// name.
+fn bound_to(line: &str) -> Option<(&str, &str)> {
+    let name = &line[line.find(" /")? + 1..];
+    Some((line.split_ascii_whitespace().nth(6)?, name))
+}
+
+/// Whether a server may be there to be asked.
+pub fn may_be_at(path: &Path) -> bool {
+    path.exists()
+}
+
+/// Whether who answers is root's or this user's own.
+///
+/// # Errors
+///
+/// The system's.
+pub fn is_own(link: &Link) -> io::Result<bool> {
+    let uid = who(link)?;
+    Ok(uid == 0 || uid == crate::process::uid())
+}
+
 /// The user at the other end.
 ///
 /// # Errors
@@ -168,6 +222,21 @@ pub fn is_there(link: &UnixStream) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_socket_is_found_by_its_process() {
+        const ENDING: &str = ".runtime-control";
+        let name = format!("weir inquiry {}{ENDING}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let pid = std::process::id();
+        assert_eq!(of_process(pid, ENDING).unwrap(), None);
+        let _named = listen(&path).unwrap();
+        assert_eq!(of_process(pid, ENDING).unwrap(), Some(path.clone()));
+        assert!(of_all(ENDING).contains(&path) && !of_all(".other-control").contains(&path));
+        assert!(may_be_at(&path) && is_own(&connect(&path).unwrap()).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!may_be_at(&path));
+    }
 
     #[test]
     fn only_the_owner_may_ask_and_the_end_is_heard() {

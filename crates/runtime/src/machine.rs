@@ -11,7 +11,7 @@ use std::path::Path;
 pub struct Disk {
     /// The system's number of it: files are renamed only within one.
     pub device: u64,
-    /// As `/sys/dev/block` names it.
+    /// As `/sys/dev/block` names it; Windows: its drive.
     pub device_name: String,
     pub bytes: u64,
     /// For others than root.
@@ -56,7 +56,7 @@ pub fn beginning(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
 pub fn is_systems(path: &Path) -> io::Result<()> {
     let is_there = cfg!(target_os = "linux");
     match !is_there && (path.starts_with("/proc") || path.starts_with("/sys")) {
-        true => Err(io::ErrorKind::NotFound.into()),
+        true => Err(io::ErrorKind::Unsupported.into()),
         false => Ok(()),
     }
 }
@@ -86,7 +86,46 @@ pub fn disk(path: &Path) -> io::Result<Disk> {
     })
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(windows)]
+pub fn disk(path: &Path) -> io::Result<Disk> {
+    use std::os::windows::ffi::OsStrExt;
+    use windows_sys::Win32::Foundation::MAX_PATH;
+    use windows_sys::Win32::Storage::FileSystem::{
+        GetDiskFreeSpaceExW, GetVolumeInformationW, GetVolumePathNameW,
+    };
+    const FILE_READ_ONLY_VOLUME: u32 = 0x8_0000;
+    // The call below says the drive of one that is not there, too.
+    path.metadata()?;
+    let wide: Vec<u16> = path.as_os_str().encode_wide().chain([0]).collect();
+    let mut root = vec![0u16; wide.len() + MAX_PATH as usize];
+    let room = u32::try_from(root.len()).unwrap_or(u32::MAX);
+    let (mut bytes, mut free_bytes, mut device, mut flags) = (0, 0, 0, 0);
+    let done = |answer: i32| match answer {
+        0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    };
+    // SAFETY: texts that end in a zero, so much room as is said, and values of this frame; what is not asked for has none.
+    unsafe {
+        done(GetVolumePathNameW(wide.as_ptr(), root.as_mut_ptr(), room))?;
+        let root = root.as_ptr();
+        let none = std::ptr::null_mut();
+        done(GetDiskFreeSpaceExW(root, &mut free_bytes, &mut bytes, none))?;
+        let (no_name, no_length) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let more = (&mut device, &mut flags);
+        done(GetVolumeInformationW(root, no_name, 0, more.0, no_length, more.1, no_name, 0))?;
+    }
+    let end = root.iter().position(|unit| *unit == 0).unwrap_or(root.len());
+    Ok(Disk {
+        device: device.into(),
+        device_name: String::from_utf16_lossy(&root[..end]),
+        bytes,
+        free_bytes,
+        is_read_only: flags & FILE_READ_ONLY_VOLUME != 0,
+        ..Disk::default()
+    })
+}
+
+#[cfg(not(any(target_os = "linux", windows)))]
 pub fn disk(_: &Path) -> io::Result<Disk> {
     Err(io::ErrorKind::Unsupported.into())
 }
@@ -147,6 +186,18 @@ pub fn nofile() -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(windows)]
+    #[test]
+    fn this_machine_has_disks() {
+        let dir = std::env::temp_dir();
+        let disk = disk(&dir).unwrap();
+        assert!(disk.bytes >= disk.free_bytes && disk.bytes > 0 && !disk.is_read_only);
+        assert!(dir.to_str().unwrap().starts_with(&disk.device_name), "{}", disk.device_name);
+        assert!(super::disk(&dir.join("nothing here")).is_err());
+        let e = beginning(Path::new("/proc/meminfo"), 3).unwrap_err();
+        assert_eq!(e.kind(), io::ErrorKind::Unsupported);
+    }
 
     #[cfg(target_os = "linux")]
     #[test]

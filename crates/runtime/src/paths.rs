@@ -9,6 +9,7 @@ mod names;
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The path that the bytes name: on Unix just these.
@@ -20,28 +21,53 @@ pub fn path(bytes: &[u8]) -> Cow<'_, Path> {
 
 #[cfg(not(unix))]
 pub fn path(bytes: &[u8]) -> Cow<'_, Path> {
+    checked(bytes).unwrap_or_else(|_| PathBuf::from(names::none_for(bytes)).into())
+}
+
+/// The path that the bytes name.
+///
+/// # Errors
+///
+/// They name nothing, as the system says it of such names. Unix: none.
+#[cfg(unix)]
+pub fn checked(bytes: &[u8]) -> io::Result<Cow<'_, Path>> {
+    Ok(path(bytes))
+}
+
+#[cfg(not(unix))]
+pub fn checked(bytes: &[u8]) -> io::Result<Cow<'_, Path>> {
+    use windows_sys::Win32::Foundation::ERROR_INVALID_NAME;
     match std::str::from_utf8(bytes) {
         Ok(text) if names::is_plain(bytes) && !is_short(text) && !climbs(text) => {
-            Path::new(text).into()
+            Ok(Path::new(text).into())
         }
-        _ => PathBuf::from(names::none_for(bytes)).into(),
+        _ => Err(io::Error::from_raw_os_error(ERROR_INVALID_NAME as i32)),
     }
+}
+
+/// Whether a folder that cannot be listed is as none to a pattern of names: where the C library has such patterns each one
+/// is, for nginx on Windows only one that is not there.
+pub fn is_nothing_to_patterns(e: &io::Error) -> bool {
+    cfg!(unix) || matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Whether one of its parts is another file's short name, of those that do not show it by themselves.
 #[cfg(windows)]
 fn is_short(path: &str) -> bool {
-    for end in names::perhaps_short(path) {
-        let part = &path[..end];
-        match crate::files::long_name(Path::new(part)) {
-            Ok(long) if names::end_alike(part, &long) => {}
-            // What is below is not there either, however many names a client has put there.
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return false,
-            // It is, or that is not to be known.
-            Ok(_) | Err(_) => return true,
-        }
-    }
-    false
+    let ends: Vec<usize> = names::perhaps_short(path).collect();
+    let long_to = |end: usize| crate::files::long_name(Path::new(&path[..end]));
+    let is_there =
+        |end: usize| !matches!(long_to(end), Err(e) if e.kind() == io::ErrorKind::NotFound);
+    // Each question goes the whole way from the root: the longest part that is there tells of all before it. What is below
+    // is not there either, however many names a client has put there.
+    let there = match ends.last() {
+        None => return false,
+        Some(last) if is_there(*last) => ends.len(),
+        Some(_) => ends.partition_point(|end| is_there(*end)),
+    };
+    let Some(last) = there.checked_sub(1).map(|at| ends[at]) else { return false };
+    // That it is not to be known is as if it were.
+    !long_to(last).is_ok_and(|long| names::ends_alike(&path[..last], &long))
 }
 
 /// Whether a `..` stands behind what is no folder: the system takes both away unseen, where others have no such path.
@@ -67,6 +93,8 @@ pub fn word(bytes: &[u8]) -> OsString {
 pub const IGNORES_CASE: bool = cfg!(windows);
 /// Whether `\` stands between the parts of a path, as `/` does.
 pub const BACKSLASH_SEPARATES: bool = cfg!(windows);
+/// Whether dots and spaces at a name's end are not part of it.
+pub const CUTS_ENDS: bool = cfg!(windows);
 /// Whether packages put a program's files where all programs have theirs (`/etc`, `/var`), which root alone may change.
 /// Windows: they are beside the program, and anybody may make `\etc`.
 pub const HAS_COMMON_FOLDERS: bool = cfg!(unix);
@@ -113,12 +141,84 @@ pub fn join(folder: &Path, name: impl AsRef<Path>) -> PathBuf {
     path
 }
 
+/// The path that the bytes name in a folder. What is looked at is the whole: a name alone says little of where it leads.
+#[cfg(unix)]
+#[inline]
+pub fn within(folder: &Path, name: &[u8]) -> PathBuf {
+    join(folder, path(name))
+}
+
+#[cfg(windows)]
+pub fn within(folder: &Path, name: &[u8]) -> PathBuf {
+    match std::str::from_utf8(name) {
+        Ok(text) => path(bytes(&join(folder, text))).into_owned(),
+        Err(_) => join(folder, path(name)),
+    }
+}
+
+/// The path of a script that a program is told to run, or what names nothing where the system would take it for another
+/// than it says. What follows a file is no name (`/index.php/File:x`), nor is what follows a folder of another machine's.
+#[cfg(unix)]
+#[inline]
+pub fn script(path: &[u8]) -> Cow<'_, [u8]> {
+    path.into()
+}
+
+#[cfg(windows)]
+pub fn script(path: &[u8]) -> Cow<'_, [u8]> {
+    match checked(path).is_ok() || !is_odd_within(path) {
+        true => path.into(),
+        false => names::none_for(path).into_bytes().into(),
+    }
+}
+
+/// Whether what the names of a path lead to ends at an odd one: neither at a file before it nor at what is not there.
+#[cfg(windows)]
+fn is_odd_within(path: &[u8]) -> bool {
+    let ends = (1..=path.len()).filter(|at| matches!(path.get(*at), None | Some(b'/' | b'\\')));
+    for end in ends {
+        let Ok(there) = checked(&path[..end]) else { return true };
+        // A drive alone is no folder, but its current one.
+        if !there.is_dir() && path[end - 1] != b':' {
+            return false;
+        }
+    }
+    true
+}
+
+/// A path that the user or the system has given, with long names where it has short ones and in the form that others say it
+/// in: they may, what a configuration or a client says may not.
+#[cfg(unix)]
+pub fn given(path: PathBuf) -> PathBuf {
+    path
+}
+
+#[cfg(windows)]
+pub fn given(given: PathBuf) -> PathBuf {
+    let path = path(&names::short_form(bytes(&given))).into_owned();
+    let path = if path.exists() { path } else { given };
+    match path.as_os_str().to_str().filter(|text| text.contains('~')) {
+        Some(_) => long_as_far(&path).unwrap_or(path),
+        None => path,
+    }
+}
+
+/// What is there of it is asked for its long name; the rest has none yet.
+#[cfg(windows)]
+fn long_as_far(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find_map(|there| {
+        let long = PathBuf::from(crate::files::long_name(there).ok()?);
+        let rest = path.strip_prefix(there).ok()?;
+        Some(if rest.as_os_str().is_empty() { long } else { join(&long, rest) })
+    })
+}
+
 /// The path by which the system knows it, without links.
 ///
 /// # Errors
 ///
 /// The system's: there is nothing.
-pub fn real(at: &Path) -> std::io::Result<PathBuf> {
+pub fn real(at: &Path) -> io::Result<PathBuf> {
     let real = std::fs::canonicalize(at)?;
     #[cfg(windows)]
     let real = path(&names::short_form(bytes(&real))).into_owned();

@@ -21,6 +21,9 @@ pub fn home(_: &std::path::Path, _: &str) -> Option<std::path::PathBuf> {
     None
 }
 
+/// Whether a process may become another user.
+pub const HAS_USERS: bool = true;
+
 pub fn is_root() -> bool {
     // SAFETY: reads a number.
     unsafe { libc::geteuid() == 0 }

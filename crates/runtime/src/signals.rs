@@ -166,6 +166,11 @@ pub fn unblock_all() {
     }
 }
 
+/// The system's call by which a signal is sent, as errors name it.
+pub fn call(pid: i32, signal: Signal) -> String {
+    format!("kill({pid}, {})", signal.number())
+}
+
 /// Sends a signal to a process.
 pub fn send(pid: i32, signal: Signal) -> io::Result<()> {
     // SAFETY: kill takes two numbers and touches no memory of ours.

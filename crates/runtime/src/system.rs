@@ -37,7 +37,7 @@ pub fn memory() -> Option<Memory> {
     memory_of(&MEMORY.read()?)
 }
 
-/// What memory there is. How much of the page file is used is not told.
+/// What memory there is; page files are its swap space.
 #[cfg(windows)]
 pub fn memory() -> Option<Memory> {
     use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
@@ -46,8 +46,50 @@ pub fn memory() -> Option<Memory> {
     // SAFETY: so much room as is said.
     match unsafe { GlobalMemoryStatusEx(&mut found) } {
         0 => None,
-        _ => Some(Memory { free_bytes: found.ullAvailPhys, swap_percent: 0 }),
+        _ => Some(Memory { free_bytes: found.ullAvailPhys, swap_percent: page_files().percent() }),
     }
+}
+
+/// Page files, all together, in pages.
+#[cfg(windows)]
+#[derive(Default)]
+struct PageFiles {
+    all: u64,
+    used: u64,
+}
+
+#[cfg(windows)]
+impl PageFiles {
+    fn percent(&self) -> u64 {
+        self.used.saturating_mul(100).checked_div(self.all).unwrap_or(0)
+    }
+}
+
+/// None, where the system does not say.
+#[cfg(windows)]
+fn page_files() -> PageFiles {
+    use std::ffi::c_void;
+    use windows_sys::core::{BOOL, PCWSTR};
+    use windows_sys::Win32::System::ProcessStatus::{
+        K32EnumPageFilesW, ENUM_PAGE_FILE_INFORMATION,
+    };
+    unsafe extern "system" fn add(
+        sum: *mut c_void,
+        file: *mut ENUM_PAGE_FILE_INFORMATION,
+        _: PCWSTR,
+    ) -> BOOL {
+        // SAFETY: the value that the call below was lent, and one of the system's.
+        unsafe {
+            let (sum, file) = (&mut *sum.cast::<PageFiles>(), &*file);
+            sum.all += file.TotalSize as u64;
+            sum.used += file.TotalInUse as u64;
+        }
+        1
+    }
+    let mut sum = PageFiles::default();
+    // SAFETY: the value is used by this call alone, which has ended when it is read.
+    unsafe { K32EnumPageFilesW(Some(add), std::ptr::from_mut(&mut sum).cast()) };
+    sum
 }
 
 /// What the processors have done.
@@ -122,6 +164,14 @@ mod tests {
         assert_eq!(memory_of(""), None);
         let times = cpu_of("cpu  10 1 5 80 2 1 1 7 0 0\ncpu0 1 1\n");
         assert_eq!(times, Some(CpuTimes { busy: 16, all: 100 }));
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn shares_of_page_files() {
+        assert_eq!(PageFiles { all: 300, used: 100 }.percent(), 33);
+        assert_eq!(PageFiles::default().percent(), 0);
+        assert!(page_files().percent() <= 100 && memory().is_some_and(|m| m.free_bytes > 0));
     }
 
     #[cfg(target_os = "linux")]

@@ -450,12 +450,12 @@ impl Told {
     }
 
     fn paths(self) -> Paths {
-        let cwd = std::env::current_dir().unwrap_or_default();
+        let cwd = paths::given(std::env::current_dir().unwrap_or_default());
         let here = Layout::here();
         let home = process::home(&cwd, here.conf_path);
         let is_installed = home.is_some() || is_installed(here);
         let prefix = self.prefix.clone().or(home).unwrap_or_else(|| here.prefix.into());
-        let prefix = cwd.join(prefix);
+        let prefix = paths::given(cwd.join(prefix));
         let conf = match &self.conf {
             // Without -p a relative name is meant from here; nginx takes its prefix also then.
             Some(c) if self.prefix.is_none() && !here.is_nginx() => Some(cwd.join(c)),
@@ -465,9 +465,10 @@ impl Told {
                 (!self.bare || here.is_nginx() || default.exists()).then_some(default)
             }
         };
+        let conf = conf.map(paths::given);
         let prefix = match &conf {
             // The embedded default leaves nothing behind where it is tried.
-            None => std::env::temp_dir(),
+            None => paths::given(std::env::temp_dir()),
             Some(c) if self.prefix.is_none() && !is_installed && !is_systems(c) => conf_home(c),
             Some(_) => prefix,
         };

@@ -15,17 +15,28 @@ impl Loader for Disk {
     }
 
     fn glob(&self, pattern: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        let exists = |path: &[u8]| paths::path(path).symlink_metadata().is_ok();
+        // One that names nothing is there, for whoever opens it to say so.
+        let exists = |path: &[u8]| match paths::checked(path) {
+            Ok(path) => path.symlink_metadata().is_ok(),
+            Err(_) => true,
+        };
         let is_slash = |byte: &u8| paths::BACKSLASH_SEPARATES && *byte == b'\\';
         let slash = |byte: &u8| if is_slash(byte) { b'/' } else { *byte };
         let pattern: Vec<u8> = pattern.iter().map(slash).collect();
-        Ok(weir_conf::glob(&pattern, paths::IGNORES_CASE, names, exists))
+        if paths::BACKSLASH_SEPARATES && pattern.starts_with(b"//?/") {
+            // The system takes such a path as it stands, and this is no pattern of its names.
+            return Err(io::ErrorKind::InvalidFilename.into());
+        }
+        weir_conf::glob(&pattern, paths::IGNORES_CASE, names, exists)
     }
 }
 
-fn names(dir: &[u8]) -> Vec<Vec<u8>> {
-    let Ok(entries) = fs::read_dir(paths::path(dir)) else { return Vec::new() };
-    entries.flatten().map(|entry| paths::bytes(&entry.file_name()).to_vec()).collect()
+fn names(dir: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+    let entries = match fs::read_dir(paths::checked(dir)?) {
+        Err(e) if paths::is_nothing_to_patterns(&e) => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    entries.map(|entry| Ok(paths::bytes(&entry?.file_name()).to_vec())).collect()
 }
 
 #[cfg(test)]

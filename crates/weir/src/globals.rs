@@ -129,6 +129,10 @@ pub const ROWS: &[Row] = &[
     }).note("A file of the serving process for all its workers, written when it ends or a reload takes the directive away, as its user; gzipped protobuf, which pprof reads as it does gperftools' own format. A relative name begins at the prefix. gperftools is not needed. \"weir profile\" makes one of a server that runs without the directive."),
     Row::new("thread_pool", MAIN, Arity::TWO_THREE, "default threads=32 max_queue=65536", "A named pool for file reads.", set_thread_pool).note("One pool of at most 32 threads per worker serves all names for files; threads are started by need. ngx.run_worker_thread of Lua has threads of its own, of which as many are at work at a time as the name says."),
     Row::new("user", MAIN, Arity::ONE_TWO, "nobody nobody", "User and group of the serving process.", |cf, d| {
+        if !weir_runtime::process::HAS_USERS {
+            // nginx's words there.
+            cf.warn(d, "\"user\" is not supported, ignored: the process stays who has started it");
+        }
         if weir_runtime::process::is_root() {
             let group = (d.args.len() > 1).then(|| d.text(1)).transpose()?;
             weir_runtime::process::lookup(d.text(0)?, group).map_err(|e| d.bad(0, e))?;

@@ -15,6 +15,21 @@ const OF_INCLUDE: &str = "include\n  Reads what stands in another file, or in al
     Takes:    one argument\n  Context:  everywhere\n  Note:     Names are relative to the main configuration file's \
     directory.\n";
 
+/// What is different on Windows; docs/windows.md is made of it too.
+const WINDOWS: &str = include_str!("../../../docs/inventory/windows.tsv");
+
+/// What is different there of a directive or a variable: how, what, and what to do.
+fn on_windows(kind: &str, name: &str, out: &mut String) {
+    let rows = WINDOWS.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    for row in rows {
+        let [row_kind, names, state, what, to_do] = row[..] else { continue };
+        if row_kind == kind && names.split(", ").any(|n| n == name) {
+            let line = format!("  Windows:  {state}. {what} {to_do}");
+            out.push_str(&format!("{}\n", line.trim_end()));
+        }
+    }
+}
+
 pub fn directive(name: Option<&str>) -> Result<(), String> {
     let table = row_table();
     let mut out = String::new();
@@ -26,7 +41,10 @@ pub fn directive(name: Option<&str>) -> Result<(), String> {
             out.push_str("weir help DIRECTIVE, for one of:\n");
             names.iter().for_each(|n| out.push_str(&format!("  {n}\n")));
         }
-        Some(INCLUDE) => out.push_str(OF_INCLUDE),
+        Some(INCLUDE) => {
+            out.push_str(OF_INCLUDE);
+            on_windows("directive", INCLUDE, &mut out);
+        }
         Some(n) if n.starts_with('$') => variables(n, &mut out)?,
         Some(n) => {
             let rows = table.find(n.as_bytes());
@@ -34,6 +52,7 @@ pub fn directive(name: Option<&str>) -> Result<(), String> {
                 return Err(unknown(n, &table));
             }
             rows.iter().for_each(|r| describe(r, &mut out));
+            on_windows("directive", n, &mut out);
         }
     }
     std::io::stdout().write_all(out.as_bytes()).map_err(|e| format!("{e}\n"))
@@ -86,6 +105,7 @@ fn variables(name: &str, out: &mut String) -> Result<(), String> {
     match all.iter().find(|(n, _)| *n == name).or_else(|| all.iter().find(|(n, _)| begins(n))) {
         Some((_, at)) => {
             out.push_str(&format!("{name}\n  Context:  {}\n", at.join(", ")));
+            on_windows("variable", &name[1..], out);
             Ok(())
         }
         None => {

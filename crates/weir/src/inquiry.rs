@@ -245,7 +245,7 @@ fn say(mut link: &Link, answer: Result<Vec<u8>, String>) -> io::Result<()> {
 ///
 /// Why there is no answer, for people.
 pub fn ask(path: &Path, line: &str, takes: Duration) -> Result<Vec<u8>, String> {
-    ask_if(path, line, takes + ANSWERS, |_| true)
+    ask_if(path, line, takes + ANSWERS, |_| Ok(true))
 }
 
 /// Asks a server that nobody has named: only root's and this user's own are believed, and none is waited for long.
@@ -255,7 +255,7 @@ pub fn ask(path: &Path, line: &str, takes: Duration) -> Result<Vec<u8>, String> 
 /// Why there is no answer, for people.
 pub fn ask_found(path: &Path, line: &str) -> Result<Vec<u8>, String> {
     const WITHIN: Duration = Duration::from_secs(1);
-    ask_if(path, line, WITHIN, |uid| uid == 0 || uid == process::uid())
+    ask_if(path, line, WITHIN, inquiry::is_own)
 }
 
 /// Reads until a moment, however slowly it comes.
@@ -280,7 +280,7 @@ fn ask_if(
     path: &Path,
     line: &str,
     within: Duration,
-    is_believed: impl FnOnce(u32) -> bool,
+    is_believed: impl FnOnce(&Link) -> io::Result<bool>,
 ) -> Result<Vec<u8>, String> {
     let failed = |e: io::Error| {
         if matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) {
@@ -301,7 +301,7 @@ fn ask_if(
     };
     let end = Instant::now() + within;
     let mut link = inquiry::connect(path).map_err(failed)?;
-    if !is_believed(inquiry::who(&link).map_err(failed)?) {
+    if !is_believed(&link).map_err(failed)? {
         return Err(format!("the server at \"{}\" is another user's", path.display()));
     }
     link.set_write_timeout(Some(PATIENCE.min(within))).map_err(failed)?;

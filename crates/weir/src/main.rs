@@ -374,9 +374,9 @@ fn send_signal(paths: &Paths, name: &str) -> Result<(), String> {
     let send = |signal: Signal| {
         signals::send(pid, signal).map_err(|e| {
             format!(
-                "{}: [alert] kill({pid}, {}) failed ({})\n",
+                "{}: [alert] {} failed ({})\n",
                 load::PROGRAM,
-                signal.number(),
+                signals::call(pid, signal),
                 weir_core::os_text(&e)
             )
         })

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_module::Layout;
 use weir_profile::flame;
+use weir_runtime::inquiry as control;
 use weir_runtime::sampling::FREQUENCY_MAX_HZ;
 
 /// What the command line says.
@@ -134,26 +135,11 @@ pub fn socket(paths: &Paths, pid: Option<u32>) -> Result<PathBuf, String> {
     }
 }
 
-/// The socket that a process is asked by: one of those that it has open, by the name it was bound to.
+/// The socket that a process is asked by.
 fn socket_of(pid: u32) -> Result<PathBuf, String> {
     let failed = |e: std::io::Error| {
         format!("process {pid} cannot be looked at ({})", weir_core::os_text(&e))
     };
-    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(failed)?.flatten();
-    let targets = open.filter_map(|fd| std::fs::read_link(fd.path()).ok());
-    let inodes: Vec<String> = targets
-        .filter_map(|t| Some(t.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
-        .collect();
-    let table = std::fs::read_to_string(format!("/proc/{pid}/net/unix")).map_err(failed)?;
-    // Number, references, protocol, flags, kind, state, inode, path.
-    let of = |line: &str| {
-        let mut words = line.splitn(8, ' ').skip(6);
-        let (inode, path) = (words.next()?, words.next()?);
-        let is_its = inodes.iter().any(|i| i == inode) && path.ends_with(inquiry::SUFFIX);
-        is_its.then(|| PathBuf::from(path))
-    };
-    let found = table
-        .lines()
-        .find_map(|line| of(&line.split_ascii_whitespace().collect::<Vec<_>>().join(" ")));
+    let found = control::of_process(pid, inquiry::SUFFIX).map_err(failed)?;
     found.ok_or_else(|| format!("process {pid} is no Weir that can be asked"))
 }

@@ -68,7 +68,7 @@ install  makes a service that starts with the machine, with the configuration th
          when it crashes. It runs as LocalService, who must be able to read the configuration and to write to the
          folders of logs and temporary files; NT SERVICE\\NAME is this service alone:
          icacls C:\\weir\\logs /grant \"NT SERVICE\\{name}:(OI)(CI)M\"
-start    starts it, and waits until it serves
+start    starts it, and waits until its configuration is read and it listens
 stop     ends it as quit does, and waits; what is not served within 30 seconds is cut off
 reload   has it read its configuration again
 reopen   has it open its logs again
@@ -130,6 +130,14 @@ fn install(paths: &Paths, name: &str) -> Result<String, String> {
         return Err(format!(
             "\"{}\" is no folder that a service could serve from",
             paths.prefix.display()
+        ));
+    }
+    // Without a folder for it nobody has thought of a configuration: it was begun in the wrong place.
+    let conf_dir = paths.conf.as_deref().and_then(Path::parent).filter(|dir| !dir.is_dir());
+    if let Some(dir) = conf_dir {
+        return Err(format!(
+            "there is no \"{}\" with a configuration: -p FOLDER names the folder that has conf, or -c the file",
+            dir.display()
         ));
     }
     let new = New {

@@ -2,13 +2,14 @@
 //! and goes on until told.
 
 use crate::heirs::{self, Successor};
-use crate::inquiry;
 use crate::sockets::Sockets;
+use crate::{control, inquiry};
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use weir_core::logger::{ErrorLog, LogLevel};
+use weir_core::os_text;
 use weir_runtime::listen::{self, Listener};
 use weir_runtime::packets::Packets;
 use weir_runtime::process::Exit;
@@ -125,7 +126,12 @@ fn start(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> Optio
             log.log(
                 LogLevel::Alert,
                 None,
-                format!("starting the new binary failed: {e}").as_bytes(),
+                format!(
+                    "starting the new binary {} failed ({})",
+                    succession::program(),
+                    os_text(&e)
+                )
+                .as_bytes(),
             );
             restore(&moved, log);
             None
@@ -139,6 +145,10 @@ fn restore(moved: &Option<(PathBuf, PathBuf)>, log: &ErrorLog) {
             Err(e) if e.kind() != ErrorKind::NotFound => {
                 let text = "back failed after an attempt to execute new binary process";
                 say_not_renamed(to, from, &e, text, log);
+                // Without one nobody finds this program again. That both names have its number is known to who asks.
+                if let Err(text) = control::write_pid(from) {
+                    log.log(LogLevel::Alert, None, text.as_bytes());
+                }
             }
             _ => {}
         }
@@ -181,7 +191,9 @@ pub fn may_begin(pid_file: &Path) -> Result<(), String> {
     let old = old_name(pid_file);
     // One that was killed has left it.
     let is_anyones = || number_in(&old).is_none_or(process::runs);
-    match old.exists() && is_anyones() {
+    // And one that could not give it its first name again.
+    let is_same = || number_in(&old).is_some_and(|pid| number_in(pid_file) == Some(pid));
+    match old.exists() && is_anyones() && !is_same() {
         true => Err(format!(
             "an upgrade is under way: there is \"{}\"; the process that it names is to end first",
             old.display()
@@ -206,16 +218,18 @@ pub fn wait(pid_file: &Path, pid: i32) -> Result<i32, String> {
     let (begun, old) = (Instant::now(), old_name(pid_file));
     let mut has_begun = false;
     loop {
-        if let Some(new) = number_in(pid_file).filter(|new| *new != pid) {
+        let number = number_in(pid_file);
+        if let Some(new) = number.filter(|new| *new != pid) {
             return Ok(new);
         }
+        let is_back = has_begun && number == Some(pid);
         if !process::runs(pid) {
             return Err(format!("process {pid} has ended before a new program served"));
         }
         // One that was killed may have left another's, and one that cannot be read now may be it still.
-        let number = number_in(&old);
-        let is_begun = number == Some(pid) || has_begun && number.is_none() && old.exists();
-        if has_begun && !is_begun || !has_begun && begun.elapsed() > BEGINS {
+        let at_old = number_in(&old);
+        let is_begun = at_old == Some(pid) || has_begun && at_old.is_none() && old.exists();
+        if is_back || has_begun && !is_begun || !has_begun && begun.elapsed() > BEGINS {
             return Err(format!(
                 "the new program has not started, and process {pid} goes on; the error log says why"
             ));
@@ -231,21 +245,27 @@ pub fn wait(pid_file: &Path, pid: i32) -> Result<i32, String> {
 }
 
 /// The program that started this one to take its place.
-static PREDECESSOR: OnceLock<u32> = OnceLock::new();
+struct Predecessor {
+    pid: u32,
+    /// It has said so itself, and is not just the parent.
+    is_sure: bool,
+}
+
+static PREDECESSOR: OnceLock<Predecessor> = OnceLock::new();
 
 /// Whether the program that this one is to replace still serves. A service's first process stays after that; it has taken
 /// its pid file away by then.
 pub fn predecessor_serves(pid_file: &Option<PathBuf>) -> bool {
-    let Some(pid) = PREDECESSOR.get().filter(|pid| process::parent_pid() == **pid) else {
+    let Some(Predecessor { pid, is_sure }) = PREDECESSOR.get() else { return false };
+    if process::parent_pid() != *pid {
         return false;
-    };
+    }
     let old = || pid_file.as_ref().map(|p| old_name(p));
     let stays = || service::is_one() && old().is_some_and(|old| !old.exists());
     // Who had ended before it was asked for leaves the system's first process (none on Windows) as parent, which in a
     // container may be the predecessor.
-    let is_it =
-        || *pid > 1 || old().and_then(|old| number_in(&old)).map(i32::unsigned_abs) == Some(*pid);
-    is_it() && !stays()
+    let is_moved = || old().and_then(|old| number_in(&old)).map(i32::unsigned_abs) == Some(*pid);
+    (*is_sure || *pid > 1 || is_moved()) && !stays()
 }
 
 /// Takes the sockets that an older program has handed over. To be called before this program has opened anything.
@@ -255,7 +275,8 @@ pub fn take_sockets() -> bool {
     let any = !taken.listeners.is_empty();
     if any {
         // It is set once.
-        let _ = PREDECESSOR.set(process::parent_pid());
+        let (pid, is_sure) = (taken.from.unwrap_or_else(process::parent_pid), taken.from.is_some());
+        let _ = PREDECESSOR.set(Predecessor { pid, is_sure });
     }
     listen::keep_inherited(taken.listeners);
     any

@@ -59,7 +59,7 @@ pub const REQUEST: Target = Target {
     check: request,
 };
 
-const SLASHES: uri::Slashes = uri::Slashes { merge: true, back: false };
+const SLASHES: uri::Rules = uri::Rules { merge: true, back: false, cut: false };
 
 fn request(buf: &[u8], random: &mut Random) {
     let limits = Limits {

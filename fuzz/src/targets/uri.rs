@@ -2,7 +2,7 @@
 
 use super::Target;
 use crate::random::Random;
-use weir_wire::http1::uri::{exten, normalize, unescape, unsafe_uri, Slashes};
+use weir_wire::http1::uri::{exten, normalize, unescape, unsafe_uri, Rules};
 
 pub const TARGET: Target = Target {
     name: "uri",
@@ -18,29 +18,32 @@ pub const TARGET: Target = Target {
     ],
     pieces: &[
         b"/", b"//", b".", b"..", b"/..", b"/./", b"%", b"%2", b"%2e", b"%2F", b"%00", b"%25",
-        b"%3f", b"%23", b"?", b"#", b"+", b"\\", b"\0", b" ",
+        b"%3f", b"%23", b"?", b"#", b"+", b"\\", b"\0", b" ", b":", b"$", b". ",
     ],
     check,
 };
 
 fn check(path: &[u8], random: &mut Random) {
     let mut out = Vec::new();
-    let (merge, back) = (random.coin(), random.coin());
-    let slashes = Slashes { merge, back };
-    if path.first() == Some(&b'/') && normalize(path, slashes, &mut out).is_ok() {
+    let (merge, back, cut) = (random.coin(), random.coin(), random.coin());
+    let rules = Rules { merge, back, cut };
+    if path.first() == Some(&b'/') && normalize(path, rules, &mut out).is_ok() {
         assert!(out.first() == Some(&b'/') && out.len() <= path.len());
         assert!(!out.contains(&0) || path.contains(&0));
         let mut segments = out.split(|&b| b == b'/');
         assert!(!segments.any(|s| s == b".." || s == b"."), "{}", out.escape_ascii());
         assert!(!back || !out.contains(&b'\\'), "{}", out.escape_ascii());
         assert!(!merge || !out.windows(2).any(|w| w == b"//"), "{}", out.escape_ascii());
+        let mut segments = out.split(|&b| b == b'/');
+        let is_cut = segments.all(|s| !matches!(s.last(), Some(b'.' | b' ')));
+        assert!(!cut || is_cut && !out.windows(2).any(|w| w == b":$"), "{}", out.escape_ascii());
         if !out.iter().any(|b| b"%?#".contains(b)) {
             let mut again = Vec::new();
-            assert!(normalize(&out, slashes, &mut again).is_ok() && again == out);
+            assert!(normalize(&out, rules, &mut again).is_ok() && again == out);
         }
     } else {
         // Paths that do not begin with a slash never come from a request; they must not panic.
-        let _ = normalize(path, slashes, &mut out);
+        let _ = normalize(path, rules, &mut out);
     }
     let _ = exten(path);
     let _ = unsafe_uri(path, &mut out);

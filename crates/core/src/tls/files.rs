@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_base::units;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive};
-use weir_runtime::paths::path;
 use weir_runtime::{clock, files};
 use weir_script::template::Template;
 use weir_tls::load;
@@ -203,7 +202,7 @@ impl Sought {
 
     fn open(&self) -> reading::Outcome {
         let mut read = |name: &[u8]| {
-            let file = weir_runtime::paths::join(&self.prefix, path(name));
+            let file = weir_runtime::paths::within(&self.prefix, name);
             files::read_at_most(&file, FOUND_FILE_MAX_BYTES).map(Arc::from)
         };
         let (certificate, key) = &self.names;

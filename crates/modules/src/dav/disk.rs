@@ -116,7 +116,7 @@ fn relocate(from: &Path, to: &Path) -> io::Result<()> {
     match files::supplant(from, to, spool::beside) {
         Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {
             copy_file(from, to)?;
-            fs::remove_file(from)
+            files::remove(from)
         }
         done => done,
     }
@@ -133,7 +133,7 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     });
     if copied.is_err() {
         // What was not copied whole is not left there.
-        let _ = fs::remove_file(&beside);
+        let _ = files::remove(&beside);
     }
     copied
 }
@@ -181,7 +181,7 @@ pub(super) fn delete(path: &Path, is_collection: bool, depth: Depth) -> Done {
 }
 
 fn delete_file(path: &Path) -> Result<(), Failure> {
-    fs::remove_file(path).map_err(|e| Failure::new("unlink", path, e, 404))
+    files::remove(path).map_err(|e| Failure::new("unlink", path, e, 404))
 }
 
 /// What cannot be removed stays, and so does the way to it.

@@ -118,13 +118,16 @@ pub(super) fn before_climbs(path: &str) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// Whether the names at two paths' ends are one, without regard to case.
-pub(super) fn end_alike(one: &str, other: &str) -> bool {
-    let last = |path: &str| {
-        let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
-        name.to_lowercase()
+/// Whether the names of a path are those of another, without regard to case: all that may be short ones, from the end on.
+pub(super) fn ends_alike(path: &str, long: &str) -> bool {
+    let parts = |path: &'_ str| -> Vec<String> {
+        let names = path.split(['/', '\\']).filter(|name| !name.is_empty());
+        names.map(str::to_lowercase).collect()
     };
-    last(one) == last(other)
+    let (own, long) = (parts(path), parts(long));
+    let from = own.iter().position(|name| name.contains('~')).unwrap_or(own.len());
+    let count = own.len() - from;
+    long.len() >= count && own[from..] == long[long.len() - count..]
 }
 
 fn is_device(part: &[u8]) -> bool {
@@ -313,7 +316,11 @@ mod tests {
             |path: &str| perhaps_short(path).map(|at| path[..at].to_owned()).collect::<Vec<_>>();
         assert_eq!(all("C:/a/_GIT~IBP/b~.txt"), ["C:/a/_GIT~IBP", "C:/a/_GIT~IBP/b~.txt"]);
         assert_eq!(all("é~b\\plain\\longer-name~abc/x"), ["é~b"]);
-        assert!(end_alike("C:/a/É~b", "x\\é~B") && !end_alike("C:/a/_GIT~IBP", "C:\\a\\.git"));
+        assert!(ends_alike("C:/a/É~b", "x\\é~B") && !ends_alike("C:/a/_GIT~IBP", "C:\\a\\.git"));
+        assert!(ends_alike("C:\\a//b~x/c/d~y", "C:\\a\\b~x\\C\\d~y"));
+        for long in ["C:\\a\\other\\c\\d~y", "C:\\a\\b~x\\c\\other", "d~y", ""] {
+            assert!(!ends_alike("C:/a/b~x/c/d~y", long), "{long}");
+        }
     }
 
     #[test]

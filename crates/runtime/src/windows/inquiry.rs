@@ -2,14 +2,16 @@
 //! machine, and waited at beside a word to end.
 //!
 //! It is called by the server's number, as its events are, so that the name is one that no other process of that time can
-//! have; who asks by a name of a file finds the number in the pid file beside it.
+//! have; who asks by a name of a file finds the number in the pid file beside it. Names of pipes are names of files too.
 
 use super::{family, owned};
 use std::cell::Cell;
+use std::ffi::OsStr;
 use std::fs::read_to_string;
 use std::io::{self, Read, Write};
+use std::os::windows::ffi::OsStrExt;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use windows_sys::Win32::Foundation::{
     ERROR_BROKEN_PIPE, ERROR_FILE_NOT_FOUND, ERROR_IO_PENDING, ERROR_NO_DATA, ERROR_PIPE_BUSY,
@@ -22,7 +24,7 @@ use windows_sys::Win32::Storage::FileSystem::{
 };
 use windows_sys::Win32::System::Pipes::{
     ConnectNamedPipe, CreateNamedPipeW, DisconnectNamedPipe, GetNamedPipeServerProcessId,
-    PeekNamedPipe, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE,
+    PeekNamedPipe, WaitNamedPipeW, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE,
     PIPE_UNLIMITED_INSTANCES, PIPE_WAIT,
 };
 use windows_sys::Win32::System::Threading::{
@@ -40,8 +42,34 @@ const LOOK: Duration = Duration::from_millis(10);
 const REST: Duration = Duration::from_millis(200);
 const LEAVES: Duration = Duration::from_secs(10);
 
+/// Where the system has its pipes.
+const PIPES: &str = r"\\.\pipe\";
+
+fn file_name(pid: u32) -> String {
+    format!("weir-{pid}.control")
+}
+
+fn path_of(pid: u32) -> PathBuf {
+    Path::new(PIPES).join(file_name(pid))
+}
+
 fn name_of(pid: u32) -> Vec<u16> {
-    format!("\\\\.\\pipe\\weir-{pid}.control").encode_utf16().chain([0]).collect()
+    path_of(pid).as_os_str().encode_wide().chain([0]).collect()
+}
+
+/// The server whose pipe has that name.
+fn pid_in(name: &OsStr) -> Option<u32> {
+    name.to_str()?.strip_prefix("weir-")?.strip_suffix(".control")?.parse().ok()
+}
+
+/// The server that is asked by the name of a pipe, or of a file with more behind the pid file's.
+fn pid_of(path: &Path) -> io::Result<u32> {
+    let pipe = path.strip_prefix(PIPES).ok().and_then(|name| pid_in(name.as_os_str()));
+    if let Some(pid) = pipe {
+        return Ok(pid);
+    }
+    let number = read_to_string(path.with_extension(""))?;
+    number.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 fn failed<T>() -> io::Result<T> {
@@ -185,7 +213,10 @@ impl Write for Link {
 /// An end that waits for somebody; the `first`, or one beside another of this process: whose the first is has given the
 /// pipe its rights, and anybody may have made one of that name.
 fn instance(first: bool) -> io::Result<OwnedHandle> {
-    let name = name_of(family::main_pid());
+    made(&name_of(family::main_pid()), first)
+}
+
+fn made(name: &[u16], first: bool) -> io::Result<OwnedHandle> {
     let only = if first { FILE_FLAG_FIRST_PIPE_INSTANCE } else { 0 };
     // SAFETY: the name ends in a zero, the rights outlive the call; the handle, if there is one, is nobody else's.
     owned::with_rights(RIGHTS, |rights| unsafe {
@@ -341,14 +372,63 @@ impl Answering {
     }
 }
 
-/// Goes to the server whose pid file has that name with more behind it.
+/// Where a process is asked, which may just have begun.
+///
+/// # Errors
+///
+/// There is no such process.
+pub fn of_process(pid: u32, _: &str) -> io::Result<Option<PathBuf>> {
+    let end = Instant::now() + BUSY;
+    loop {
+        // SAFETY: the name ends in a zero. That all its ends are taken is an error too.
+        let is_there = unsafe { WaitNamedPipeW(name_of(pid).as_ptr(), 1) } != 0
+            || code() != ERROR_FILE_NOT_FOUND;
+        if is_there {
+            return Ok(Some(path_of(pid)));
+        }
+        if !i32::try_from(pid).is_ok_and(super::process::runs) {
+            return Err(io::Error::from_raw_os_error(ERROR_FILE_NOT_FOUND as i32));
+        }
+        if Instant::now() > end {
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Where servers of this machine are asked; not all need be there still.
+pub fn of_all(_: &str) -> Vec<PathBuf> {
+    let pipes = std::fs::read_dir(PIPES).into_iter().flatten().flatten();
+    let mut pids: Vec<u32> = pipes.filter_map(|pipe| pid_in(&pipe.file_name())).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids.into_iter().map(path_of).collect()
+}
+
+/// Whether a server may be there to be asked.
+pub fn may_be_at(path: &Path) -> bool {
+    let pid = pid_of(path).ok().and_then(|pid| i32::try_from(pid).ok());
+    pid.is_some_and(super::process::runs)
+}
+
+/// Whether who answers is this user's own: the pipe is as this process would have made it.
+///
+/// # Errors
+///
+/// The system's.
+pub fn is_own(link: &Link) -> io::Result<bool> {
+    let name: Vec<u16> =
+        format!("{PIPES}{}", owned::fresh_name()).encode_utf16().chain([0]).collect();
+    Ok(owned::check(&link.pipe, &made(&name, true)?).is_ok())
+}
+
+/// Goes to the server of that pipe, or of the pid file that has that name with more behind it.
 ///
 /// # Errors
 ///
 /// The system's; there is no such file, or no number in it.
 pub fn connect(path: &Path) -> io::Result<Link> {
-    let number = read_to_string(path.with_extension(""))?;
-    let pid = number.trim().parse().map_err(|_| io::ErrorKind::InvalidData)?;
+    let pid = pid_of(path)?;
     let end = Instant::now() + BUSY;
     loop {
         // SAFETY: the name ends in a zero; the handle, if there is one, is nobody else's. The server may not act as who asks.
@@ -436,9 +516,15 @@ mod tests {
         let path = dir.join("a.pid.control");
         let named = listen(&path).unwrap();
         let (answering, end) = named.answering().unwrap();
+        let pid = std::process::id();
+        let pipe = of_process(pid, "").unwrap().unwrap();
+        assert!(may_be_at(&pipe) && may_be_at(&path) && !may_be_at(&dir.join("b.pid.control")));
+        assert_eq!((pid_of(&pipe).unwrap(), pid_of(&path).unwrap()), (pid, pid));
+        assert!(of_all("").contains(&pipe));
         assert!(named.answering().is_err());
         for _ in 0..3 {
-            let mut asker = connect(&path).unwrap();
+            let mut asker = connect(&pipe).unwrap();
+            assert!(is_own(&asker).unwrap());
             asker.write_all(b"version\n").unwrap();
             let mut link = answering.next().unwrap();
             assert!(is_there(&link));

@@ -8,10 +8,11 @@ use std::io;
 use windows_sys::Win32::Foundation::{CloseHandle, FILETIME, HANDLE};
 use windows_sys::Win32::System::SystemInformation::{ComputerNameDnsHostname, GetComputerNameExW};
 use windows_sys::Win32::System::Threading::{
-    GetCurrentThread, GetCurrentThreadId, GetThreadTimes, OpenThread, SetThreadAffinityMask,
-    SetThreadPriority, THREAD_PRIORITY_ABOVE_NORMAL, THREAD_PRIORITY_BELOW_NORMAL,
-    THREAD_PRIORITY_HIGHEST, THREAD_PRIORITY_LOWEST, THREAD_PRIORITY_NORMAL,
-    THREAD_QUERY_INFORMATION,
+    GetCurrentThread, GetCurrentThreadId, GetThreadTimes, OpenProcess, OpenThread,
+    SetThreadAffinityMask, SetThreadPriority, TerminateProcess, WaitForSingleObject,
+    PROCESS_SYNCHRONIZE, PROCESS_TERMINATE, THREAD_PRIORITY_ABOVE_NORMAL,
+    THREAD_PRIORITY_BELOW_NORMAL, THREAD_PRIORITY_HIGHEST, THREAD_PRIORITY_LOWEST,
+    THREAD_PRIORITY_NORMAL, THREAD_QUERY_INFORMATION,
 };
 
 /// Where relative names begin if nobody says: in the current directory, as in nginx, or in the program's if that has
@@ -23,8 +24,32 @@ pub fn home(current: &std::path::Path, conf: &str) -> Option<std::path::PathBuf>
     Some(beside.unwrap_or(current).to_path_buf())
 }
 
+/// Whether a process may become another user.
+pub const HAS_USERS: bool = false;
+
 pub fn is_root() -> bool {
     false
+}
+
+/// Ends a process, which need not be of this program's, and waits until it has ended.
+pub(super) fn end_at_once(pid: i32) -> io::Result<()> {
+    const WITHIN_MS: u32 = 10_000;
+    // SAFETY: the handle, if there is one, is closed again, and used by these calls alone.
+    unsafe {
+        let process = OpenProcess(PROCESS_TERMINATE | PROCESS_SYNCHRONIZE, 0, pid.unsigned_abs());
+        if process.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        let told = match TerminateProcess(process, 1) {
+            0 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        };
+        if told.is_ok() {
+            WaitForSingleObject(process, WITHIN_MS);
+        }
+        CloseHandle(process);
+        told
+    }
 }
 
 /// The effective user: there are no numbers for them.

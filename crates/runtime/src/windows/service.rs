@@ -8,10 +8,10 @@ use std::io;
 use std::os::windows::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 use windows_sys::Win32::Foundation::{
-    ERROR_ACCESS_DENIED, ERROR_DUPLICATE_SERVICE_NAME, ERROR_SERVICE_ALREADY_RUNNING,
-    ERROR_SERVICE_CANNOT_ACCEPT_CTRL, ERROR_SERVICE_DISABLED, ERROR_SERVICE_DOES_NOT_EXIST,
-    ERROR_SERVICE_EXISTS, ERROR_SERVICE_MARKED_FOR_DELETE, ERROR_SERVICE_NOT_ACTIVE,
-    ERROR_SERVICE_REQUEST_TIMEOUT, ERROR_SERVICE_SPECIFIC_ERROR,
+    ERROR_ACCESS_DENIED, ERROR_DUPLICATE_SERVICE_NAME, ERROR_INVALID_SERVICE_CONTROL,
+    ERROR_SERVICE_ALREADY_RUNNING, ERROR_SERVICE_CANNOT_ACCEPT_CTRL, ERROR_SERVICE_DISABLED,
+    ERROR_SERVICE_DOES_NOT_EXIST, ERROR_SERVICE_EXISTS, ERROR_SERVICE_MARKED_FOR_DELETE,
+    ERROR_SERVICE_NOT_ACTIVE, ERROR_SERVICE_REQUEST_TIMEOUT, ERROR_SERVICE_SPECIFIC_ERROR,
 };
 use windows_sys::Win32::Storage::FileSystem::DELETE;
 use windows_sys::Win32::System::Services::{
@@ -95,7 +95,7 @@ fn why(name: &str, e: &io::Error) -> String {
         ERROR_SERVICE_MARKED_FOR_DELETE => "is being removed: it is gone when no program looks at it any more (close the list of services)",
         ERROR_SERVICE_ALREADY_RUNNING => "is running already",
         ERROR_SERVICE_NOT_ACTIVE => "is not running",
-        ERROR_SERVICE_CANNOT_ACCEPT_CTRL => "is just starting or ending, and hears nothing",
+        ERROR_SERVICE_CANNOT_ACCEPT_CTRL | ERROR_INVALID_SERVICE_CONTROL => "is just starting or ending, and hears nothing; \"service remove\" ends it at once",
         ERROR_SERVICE_DISABLED => "is disabled",
         ERROR_SERVICE_REQUEST_TIMEOUT => "was started, and did not say so in time",
         _ => return format!("the service \"{name}\": {e}"),
@@ -257,7 +257,11 @@ fn wait(name: &str, service: &Handle, wanted: u32) -> Result<(), String> {
         }
         if since.elapsed() > SILENCE.max(Duration::from_millis(now.dwWaitHint.into())) {
             let what = if wanted == SERVICE_STOPPED { "end" } else { "start" };
-            return Err(format!("the service \"{name}\" does not {what}: it shows no progress"));
+            return Err(format!(
+                "the service \"{name}\" does not {what}: it shows no progress; its process is {} \
+                 (taskkill /F /PID {} ends it)",
+                now.dwProcessId, now.dwProcessId
+            ));
         }
         std::thread::sleep(LOOK);
     }
@@ -275,7 +279,7 @@ fn ended(name: &str, status: &SERVICE_STATUS_PROCESS) -> String {
     )
 }
 
-/// Starts a service, and waits until it serves.
+/// Starts a service, and waits until it listens.
 ///
 /// # Errors
 ///
@@ -289,9 +293,19 @@ pub fn start(name: &str) -> Result<(), String> {
 }
 
 fn control(name: &str, service: &Handle, code: u32) -> Result<(), String> {
+    tell(service, code).map_err(|e| why(name, &e))
+}
+
+fn tell(service: &Handle, code: u32) -> io::Result<()> {
     let mut status = SERVICE_STATUS::default();
     // SAFETY: the handle is open, and there is room for the answer.
-    done(unsafe { ControlService(service.0, code, &mut status) }).map_err(|e| why(name, &e))
+    done(unsafe { ControlService(service.0, code, &mut status) })
+}
+
+/// Whether a service starts or ends. (Wine says the latter.)
+fn hears_nothing(e: &io::Error) -> bool {
+    let code = e.raw_os_error().unwrap_or(0).unsigned_abs();
+    matches!(code, ERROR_SERVICE_CANNOT_ACCEPT_CTRL | ERROR_INVALID_SERVICE_CONTROL)
 }
 
 /// Has a service end when it has served what it serves, and waits until it has ended.
@@ -347,8 +361,15 @@ pub fn remove(name: &str) -> Result<(), String> {
     let pid = i32::try_from(now.dwProcessId).ok().filter(|pid| *pid != 0);
     let has_died = pid.is_some_and(|pid| !super::process::runs(pid));
     if now.dwCurrentState != SERVICE_STOPPED && !has_died {
-        control(name, &service, SERVICE_CONTROL_STOP)?;
-        wait(name, &service, SERVICE_STOPPED)?;
+        match (tell(&service, SERVICE_CONTROL_STOP), pid) {
+            // It has not come so far that it would hear, and may never.
+            (Err(e), Some(pid)) if hears_nothing(&e) => super::process::end_at_once(pid)
+                .map_err(|e| format!("process {pid} of the service \"{name}\": {e}"))?,
+            (told, _) => {
+                told.map_err(|e| why(name, &e))?;
+                wait(name, &service, SERVICE_STOPPED)?;
+            }
+        }
     }
     // SAFETY: the handle is open, with that right.
     done(unsafe { DeleteService(service.0) }).map_err(|e| why(name, &e))?;

@@ -118,8 +118,12 @@ unsafe extern "system" fn on_console(event: u32) -> i32 {
     1
 }
 
+fn event_text(what: &str, pid: u32) -> String {
+    format!("Global\\ngx_{what}_{pid}")
+}
+
 fn event_name(what: &str, pid: u32) -> Vec<u16> {
-    format!("Global\\ngx_{what}_{pid}").encode_utf16().chain([0]).collect()
+    event_text(what, pid).encode_utf16().chain([0]).collect()
 }
 
 /// Hears of the signals.
@@ -129,7 +133,7 @@ pub struct Waiter(());
 /// hears: who has made it could end this one by it, or set it for ever.
 pub(super) fn events_of(pid: u32) -> io::Result<Vec<OwnedHandle>> {
     let make = |(_, what): &(Signal, &str)| {
-        let name = format!("Global\\ngx_{what}_{pid}");
+        let name = event_text(what, pid);
         own_event(&name).map_err(|e| io::Error::new(e.kind(), format!("the event \"{name}\": {e}")))
     };
     EVENTS.iter().map(make).collect()
@@ -255,6 +259,13 @@ pub fn end_is_pending() -> bool {
 
 /// There is nothing to be undone.
 pub fn unblock_all() {}
+
+/// The system's call by which a signal is sent, as errors name it.
+pub fn call(pid: i32, signal: Signal) -> String {
+    let known = EVENTS.iter().find(|(s, _)| *s == signal);
+    let name = event_text(known.map_or("", |(_, what)| what), pid.unsigned_abs());
+    format!("OpenEvent(\"{name}\")")
+}
 
 /// Sends a signal to a process: sets its event.
 ///

@@ -44,6 +44,9 @@ pub const ROWS: &[Row] = &[
         "",
         "Which load of the last minute is too much (load=NUMBER or ncpu*NUMBER), and where requests go (action=).",
         |cf, d| {
+            if system::load().is_none() {
+                cf.warn(d, "the system has no load of the last minute: \"sysguard_load\" turns nothing away; \"sysguard_cpu\" does");
+            }
             read(cf, d, &[("load", |text, conf| {
                 let (text, factor) = match text.strip_prefix(b"ncpu*") {
                     Some(rest) => (rest, system::cpus()),

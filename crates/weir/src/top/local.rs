@@ -4,13 +4,10 @@ use super::Wanted;
 use crate::inquiry::{self, SUFFIX};
 use crate::load::Paths;
 use crate::profile::socket;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
+use weir_runtime::inquiry as control;
 use weir_top::Ask;
-
-/// What the system tells of its Unix sockets; no more of it is looked at.
-const TABLE: &str = "/proc/net/unix";
-const TABLE_MAX_BYTES: u64 = 16 << 20;
 
 /// Its socket is opened anew for each question: a server that was upgraded or started again has one at the same place.
 pub struct Local {
@@ -23,7 +20,7 @@ impl Local {
     pub fn find(paths: &Paths, wanted: &Wanted) -> Result<Vec<Local>, String> {
         let told = socket(paths, wanted.pid);
         let is_meant = wanted.is_told_where || wanted.pid.is_some();
-        if is_meant || told.as_deref().is_ok_and(Path::exists) {
+        if is_meant || told.as_deref().is_ok_and(control::may_be_at) {
             return Ok(vec![Local::at(told?)]);
         }
         let running = running();
@@ -45,19 +42,9 @@ impl Local {
 
 /// Those of all control sockets that answer.
 fn running() -> Vec<Local> {
-    let table = weir_runtime::machine::beginning(Path::new(TABLE), TABLE_MAX_BYTES);
-    let table = table.unwrap_or_default();
-    let table = String::from_utf8_lossy(&table);
-    let mut paths: Vec<&str> = table
-        .lines()
-        // Number, references, protocol, flags, kind, state, inode, path.
-        .filter_map(|line| Some(&line[line.find(" /")? + 1..]))
-        .filter(|path| path.ends_with(SUFFIX))
-        .collect();
-    paths.sort_unstable();
-    paths.dedup();
-    let answers = |path: &&str| inquiry::ask_found(Path::new(path), "version").is_ok();
-    paths.into_iter().filter(answers).map(|path| Local::at(path.into())).collect()
+    let mut found = control::of_all(SUFFIX);
+    found.retain(|path| inquiry::ask_found(path, "version").is_ok());
+    found.into_iter().map(Local::at).collect()
 }
 
 impl Ask for Local {

@@ -16,13 +16,16 @@ enum State {
     DotDot,
 }
 
-/// What is done with slashes.
+/// What a path is to look like.
 #[derive(Clone, Copy, Debug)]
-pub struct Slashes {
-    /// Adjacent ones become one.
+pub struct Rules {
+    /// Adjacent slashes become one.
     pub merge: bool,
-    /// A backslash, escaped or not, is one, as in nginx for Windows: to the system it is, whatever a path goes to.
+    /// A backslash, escaped or not, is a slash, as in nginx for Windows: to the system it is, whatever a path goes to.
     pub back: bool,
+    /// Dots and spaces at the end of a part are cut off, as Windows does with names, and a part of nothing else is refused;
+    /// so is `:$`, by which streams are named. nginx for Windows does so at the end of the path, and with one dot of a part.
+    pub cut: bool,
 }
 
 /// Whether a path has a backslash, escaped or not.
@@ -33,7 +36,7 @@ pub fn has_backslash(path: &[u8]) -> bool {
 }
 
 /// Writes the normal form of `path` to `out`, which is cleared first. Stops at a `?` or `#`.
-pub fn normalize(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) -> Result<(), BadUri> {
+pub fn normalize(path: &[u8], rules: Rules, out: &mut Vec<u8>) -> Result<(), BadUri> {
     out.clear();
     out.reserve(path.len());
     let mut state = State::Usual;
@@ -57,10 +60,10 @@ pub fn normalize(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) -> Result<(),
             }
             _ => {}
         }
-        if slashes.back && byte == b'\\' {
+        if rules.back && byte == b'\\' {
             byte = b'/';
         }
-        state = step(state, byte, slashes.merge, out)?;
+        state = step(state, byte, rules.merge, out)?;
     }
     match state {
         State::Dot => {
@@ -69,6 +72,38 @@ pub fn normalize(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) -> Result<(),
         State::DotDot => leave_segment(out)?,
         State::Usual | State::Slash => {}
     }
+    match rules.cut {
+        true => cut_ends(out),
+        false => Ok(()),
+    }
+}
+
+/// Whether a path without escapes is changed or refused by [`Rules::cut`].
+pub fn has_odd_ends(path: &[u8]) -> bool {
+    let is_end = |at: usize| matches!(path.get(at + 1), None | Some(b'/' | b'\\' | b'?' | b'#'));
+    let mut odd = memchr::memchr3_iter(b'.', b' ', b':', path);
+    odd.any(|at| if path[at] == b':' { path.get(at + 1) == Some(&b'$') } else { is_end(at) })
+}
+
+fn cut_ends(path: &mut Vec<u8>) -> Result<(), BadUri> {
+    if !has_odd_ends(path) {
+        return Ok(());
+    }
+    if memchr::memmem::find(path, b":$").is_some() {
+        return Err(BadUri);
+    }
+    let mut cut = Vec::with_capacity(path.len());
+    for (at, part) in path.split(|b| *b == b'/').enumerate() {
+        if at > 0 {
+            cut.push(b'/');
+        }
+        let end = part.iter().rposition(|b| !matches!(b, b'.' | b' ')).map_or(0, |last| last + 1);
+        if end == 0 && !part.is_empty() {
+            return Err(BadUri);
+        }
+        cut.extend_from_slice(&part[..end]);
+    }
+    *path = cut;
     Ok(())
 }
 
@@ -177,7 +212,7 @@ fn leaves_root(path: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const MERGED: Slashes = Slashes { merge: true, back: false };
+    const MERGED: Rules = Rules { merge: true, back: false, cut: false };
 
     #[test]
     fn backslashes_are_seen() {
@@ -191,7 +226,7 @@ mod tests {
 
     #[test]
     fn backslashes_where_they_are_slashes() {
-        let back = Slashes { back: true, ..MERGED };
+        let back = Rules { back: true, ..MERGED };
         let mut out = Vec::new();
         for (path, normal) in [("/a\\b", "/a/b"), ("/a%5c..%5Cb", "/b"), ("/a/\\%5c/b", "/a/b")] {
             assert_eq!(normalize(path.as_bytes(), back, &mut out), Ok(()), "{path}");
@@ -199,6 +234,31 @@ mod tests {
         }
         assert_eq!(normalize(b"/..%5cx", back, &mut out), Err(BadUri));
         assert_eq!(normalize(b"/..%5cx", MERGED, &mut out), Ok(()));
+    }
+
+    #[test]
+    fn ends_of_names_are_cut_off() {
+        let cut = Rules { back: true, cut: true, ..MERGED };
+        let mut out = Vec::new();
+        for (path, normal) in [
+            ("/a./b", "/a/b"),
+            ("/a%20/b.. .", "/a/b"),
+            ("/x/../a.%20\\b%2e/", "/a/b/"),
+            ("/.a/b.c/..", "/.a/"),
+            ("/a:b/c d/e.f", "/a:b/c d/e.f"),
+            ("/$a/b:", "/$a/b:"),
+        ] {
+            assert_eq!(normalize(path.as_bytes(), cut, &mut out), Ok(()), "{path}");
+            assert_eq!(String::from_utf8_lossy(&out), normal, "{path}");
+        }
+        for path in ["/...", "/a/%20/b", "/.. /a", "/a::$DATA", "/a:%24i30:$b/c", "/. ./a"] {
+            assert_eq!(normalize(path.as_bytes(), cut, &mut out), Err(BadUri), "{path}");
+            assert_eq!(normalize(path.as_bytes(), MERGED, &mut out), Ok(()), "{path}");
+        }
+        for path in ["/a./b", "/a.", "/a.?b", "/a:$b", "/a.\\b"] {
+            assert!(has_odd_ends(path.as_bytes()), "{path}");
+        }
+        assert!(!has_odd_ends(b"/a.b/.c/d:e$/f"));
     }
 
     #[test]
@@ -227,8 +287,8 @@ mod tests {
         ] {
             for (merge, want) in [(true, merged), (false, kept)] {
                 let mut out = Vec::new();
-                let slashes = Slashes { merge, back: false };
-                assert_eq!(normalize(path.as_bytes(), slashes, &mut out), Ok(()), "{path}");
+                let rules = Rules { merge, ..MERGED };
+                assert_eq!(normalize(path.as_bytes(), rules, &mut out), Ok(()), "{path}");
                 assert_eq!(String::from_utf8_lossy(&out), want, "{path} merge {merge}");
             }
         }
