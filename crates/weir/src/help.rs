@@ -51,8 +51,12 @@ pub fn directive(name: Option<&str>) -> Result<(), String> {
             if rows.is_empty() {
                 return Err(unknown(n, &table));
             }
-            rows.iter().for_each(|r| describe(r, &mut out));
-            on_windows("directive", n, &mut out);
+            for (at, row) in rows.iter().enumerate() {
+                describe(row, &mut out);
+                if at == 0 {
+                    on_windows("directive", n, &mut out);
+                }
+            }
         }
     }
     std::io::stdout().write_all(out.as_bytes()).map_err(|e| format!("{e}\n"))
