@@ -268,14 +268,22 @@ fn rules_are_not_lost_by_how_they_are_written() {
     let twice = "events {} http { server { location ^~ /P/ { deny all; } location /p/ { } } }";
     let said = weir_tests::run_cli(&["-t"], twice).stderr;
     assert_eq!(said.contains("duplicate location \"/p/\""), is_windows(), "{said}");
+    let nested =
+        "events {} http { server { location /\u{fc}/ { location /\u{dc}/X { deny all; } } } }";
+    let said = weir_tests::run_cli(&["-t"], nested).stderr;
+    assert_eq!(said.contains("is outside location"), !is_windows(), "{said}");
     let pattern = if is_windows() { r"rules\*.CONF" } else { "rules/*.conf" };
-    let conf =
-        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; root root; include PATTERN; } }";
+    let conf = "events {} http { server { listen 127.0.0.1:%%PORT_0%%; root root; include PATTERN;
+            location ^~ /\u{dc}bung/ { deny all; } } }";
     let server = Setup::new(&conf.replace("PATTERN", pattern))
         .file("rules/a.conf", "location = /secret.txt { deny all; }")
         .file("root/secret.txt", SECRET)
+        .file("root/\u{dc}bung/a.txt", SECRET)
         .start();
     assert_eq!(server.get("/secret.txt").status, 403);
+    for (uri, is_one) in [("/%c3%9cbung/a.txt", true), ("/%c3%bcBUNG/a.txt", is_windows())] {
+        assert_eq!(server.get(uri).status, if is_one { 403 } else { 404 }, "{uri}");
+    }
     // What is not looked for in full is not left out without a word.
     let files = Setup::new("").file("ours/deny~1.conf", "").file("rules/deny.conf", "");
     let there = files.dir().display();

@@ -19,7 +19,7 @@ use weir_core::listen;
 use weir_core::logger::ErrorLog;
 use weir_core::registry::NamedRegex;
 use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Heirs, Level, Slots};
-use weir_runtime::paths::IGNORES_CASE;
+use weir_runtime::paths::{caseless, IGNORES_CASE};
 
 pub use crate::module::Build;
 
@@ -194,7 +194,7 @@ fn check_nesting(cf: &mut Cf, d: &Directive, kind: &Kind, name: &[u8]) -> ConfRe
         return Err(d.fail(format!("named location \"{shown}\" can be on the server level only")));
     }
     let regex = matches!(kind, Kind::Regex(_));
-    if !regex && !around.is_regex && !name.starts_with(&around.name) {
+    if !regex && !around.is_regex && !caseless(name).starts_with(&caseless(&around.name)) {
         return Err(d.fail(format!("location \"{shown}\" is outside location \"{outer}\"")));
     }
     Ok(())
@@ -208,7 +208,7 @@ fn check_duplicate(cf: &mut Cf, d: &Directive, kind: &Kind, name: &[u8]) -> Conf
         Kind::Regex(_) | Kind::Unnamed => return Ok(()),
     };
     let one = match IGNORES_CASE && sort != Sort::Named {
-        true => name.to_ascii_lowercase(),
+        true => caseless(name),
         false => name.to_vec(),
     };
     if !here(cf).taken.insert((sort, one)) {

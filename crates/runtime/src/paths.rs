@@ -108,6 +108,15 @@ pub fn comparable(path: Vec<u8>) -> Vec<u8> {
     String::from_utf8_lossy(&path).replace('\\', "/").to_lowercase().into_bytes()
 }
 
+/// A name as it is compared where files have no case: of the same length, and one that is no text in ASCII alone.
+#[cfg(unix)]
+pub fn caseless(name: &[u8]) -> Vec<u8> {
+    name.to_vec()
+}
+
+#[cfg(not(unix))]
+pub use names::caseless;
+
 /// Whether a name says the whole way, so that it is not below any folder. Windows: with a drive, or from its root.
 #[cfg(unix)]
 #[inline]

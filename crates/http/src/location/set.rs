@@ -1,11 +1,11 @@
 //! The locations of one level, and which of them a URI's beginning leads to.
 
 use weir_core::generation::RegexTarget;
-use weir_runtime::paths::IGNORES_CASE;
+use weir_runtime::paths::{caseless, IGNORES_CASE};
 
 /// A prefix location's place in the sorted list.
 struct Prefix {
-    /// As it is compared: in lower case where files have no case.
+    /// As it is compared: without case where files have none.
     name: Vec<u8>,
     /// As it was written, where that is something else.
     said: Option<Vec<u8>>,
@@ -45,7 +45,7 @@ impl LocationSet {
         for mut e in entries {
             if IGNORES_CASE && e.regex.is_none() {
                 e.said = Some(std::mem::take(&mut e.name));
-                e.name = e.said.as_deref().unwrap_or_default().to_ascii_lowercase();
+                e.name = caseless(e.said.as_deref().unwrap_or_default());
             }
             match e.regex {
                 Some((regex, vars)) => set.regexes.push((regex, e.id, vars)),
@@ -103,7 +103,7 @@ impl LocationSet {
 
     pub(super) fn find_prefix(&self, uri: &[u8]) -> PrefixHit {
         match IGNORES_CASE {
-            true => self.find(&uri.to_ascii_lowercase()),
+            true => self.find(&caseless(uri)),
             false => self.find(uri),
         }
     }

@@ -52,6 +52,21 @@ pub(super) fn short_form(path: &[u8]) -> Vec<u8> {
     }
 }
 
+/// A name as it is compared: in capital letters, one for one as the file system has them, and of the same length.
+pub fn caseless(name: &[u8]) -> Vec<u8> {
+    let capital = |c: char| {
+        let mut all = c.to_uppercase();
+        match (all.next(), all.next()) {
+            (Some(one), None) if one.len_utf8() == c.len_utf8() => one,
+            _ => c,
+        }
+    };
+    match std::str::from_utf8(name) {
+        Ok(text) if !text.is_ascii() => text.chars().map(capital).collect::<String>().into_bytes(),
+        _ => name.to_ascii_uppercase(),
+    }
+}
+
 /// Whether a name says the whole way: from a drive, or from its root.
 pub fn is_whole(name: &[u8]) -> bool {
     matches!(name, [b'/' | b'\\', ..] | [b'a'..=b'z' | b'A'..=b'Z', b':', ..])
@@ -321,6 +336,17 @@ mod tests {
         for long in ["C:\\a\\other\\c\\d~y", "C:\\a\\b~x\\c\\other", "d~y", ""] {
             assert!(!ends_alike("C:/a/b~x/c/d~y", long), "{long}");
         }
+    }
+
+    #[test]
+    fn names_have_no_case() {
+        let alike = |a: &str, b: &[u8]| caseless(a.as_bytes()) == caseless(b);
+        assert!(alike("/\u{fc}bung/\u{3c9}/A", "/\u{dc}BUNG/\u{3a9}/a".as_bytes()));
+        assert!(!alike("/stra\u{df}e", b"/STRASSE") && !alike("/\u{131}", b"/I"));
+        for name in ["/\u{17f}\u{212a}\u{130}\u{149}/\u{fb01}", "/a\u{e9}"] {
+            assert_eq!(caseless(name.as_bytes()).len(), name.len(), "{name}");
+        }
+        assert_eq!(caseless(b"/a\xff\xe9"), b"/A\xff\xe9");
     }
 
     #[test]
