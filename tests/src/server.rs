@@ -335,7 +335,8 @@ fn write_conf(setup: &Setup) {
     if !setup.conf().contains("daemon ") {
         text.push_str("daemon off; ");
     }
-    if is_root() && !setup.conf().contains("user ") {
+    // Windows has none to become.
+    if is_root() && !crate::windows::is_asked() && !setup.conf().contains("user ") {
         text.push_str("user root; ");
     }
     setup.write("nginx.conf", text + setup.conf());

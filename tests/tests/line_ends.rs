@@ -47,7 +47,9 @@ fn fields_of_answers_stay_one_line() {
     let to = redirect.header("Location").unwrap();
     assert!(to.starts_with("http://there/return/a%0D%0AEvil: yes%0D%0A"), "{to}");
     let x = redirect.header("X").unwrap();
-    assert!(x.starts_with("/return/a  Evil: yes    GET /smug"), "{x}");
+    // A space at a name's end is not part of it there.
+    let get = if weir_tests::is_windows() { "GET/smug" } else { "GET /smug" };
+    assert!(x.starts_with(&format!("/return/a  Evil: yes    {get}")), "{x}");
     server.expect_error("a variable in \"return\", \"rewrite\",");
     server.expect_error("which were taken out of \"X\"");
     // A body is none of these.

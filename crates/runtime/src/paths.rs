@@ -166,7 +166,7 @@ pub fn within(folder: &Path, name: &[u8]) -> PathBuf {
 }
 
 /// The path of a script that a program is told to run, or what names nothing where the system would take it for another
-/// than it says. What follows a file is no name (`/index.php/File:x`), nor is what follows a folder of another machine's.
+/// than it says. What follows a file, or what is not there (a program on another machine has its own folders), is no name: `/index.php/File:x`.
 #[cfg(unix)]
 #[inline]
 pub fn script(path: &[u8]) -> Cow<'_, [u8]> {
@@ -184,12 +184,20 @@ pub fn script(path: &[u8]) -> Cow<'_, [u8]> {
 /// Whether what the names of a path lead to ends at an odd one: neither at a file before it nor at what is not there.
 #[cfg(windows)]
 fn is_odd_within(path: &[u8]) -> bool {
-    let ends = (1..=path.len()).filter(|at| matches!(path.get(*at), None | Some(b'/' | b'\\')));
+    let is_slash = |byte: &u8| matches!(byte, b'/' | b'\\');
+    // Of another machine's folders (`\\host\share`) the first names are none that could be looked at.
+    if path.len() > 1 && path[..2].iter().all(is_slash) {
+        return true;
+    }
+    let ends = (1..=path.len()).filter(|at| path.get(*at).is_none_or(is_slash));
     for end in ends {
         let Ok(there) = checked(&path[..end]) else { return true };
-        // A drive alone is no folder, but its current one.
-        if !there.is_dir() && path[end - 1] != b':' {
-            return false;
+        match there.metadata() {
+            Ok(meta) if meta.is_dir() => {}
+            Ok(_) => return false,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return false,
+            // Who may look further than this process is not to be told of it.
+            Err(_) => return true,
         }
     }
     true

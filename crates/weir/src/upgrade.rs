@@ -228,7 +228,9 @@ pub fn wait(pid_file: &Path, pid: i32) -> Result<i32, String> {
         }
         // One that was killed may have left another's, and one that cannot be read now may be it still.
         let at_old = number_in(&old);
-        let is_begun = at_old == Some(pid) || has_begun && at_old.is_none() && old.exists();
+        // Of both names with its number one was left behind.
+        let is_moved = at_old == Some(pid) && number != Some(pid);
+        let is_begun = is_moved || has_begun && at_old.is_none() && old.exists();
         if is_back || has_begun && !is_begun || !has_begun && begun.elapsed() > BEGINS {
             return Err(format!(
                 "the new program has not started, and process {pid} goes on; the error log says why"
