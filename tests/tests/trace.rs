@@ -84,6 +84,12 @@ fn servers_that_were_asked_and_the_cache() {
     assert!(upstream.contains("|") && upstream.contains(" status 200"), "{text}");
     let took: f64 = upstream.split_ascii_whitespace().nth(3).unwrap().parse().unwrap();
     assert!((190.0..5000.0).contains(&took), "{upstream}");
+    let note = |name: &str| {
+        let mut words = upstream.split_ascii_whitespace().skip_while(|word| *word != name);
+        words.nth(1).and_then(|ms| ms.parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    let (header, response) = (note("header"), note("response"));
+    assert!(0.0 < header && header <= response && response <= took + 0.002, "{upstream}");
     assert!(text.contains("preaccess ") && text.contains("limit_req"), "{text}");
     assert!(text.lines().any(|l| l.starts_with("content ") && l.contains(" waited ")), "{text}");
     // From what is kept: nobody is asked.

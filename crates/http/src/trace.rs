@@ -221,7 +221,7 @@ fn asked(r: &mut Request) {
         span.depth = traced.depth;
         // By the clock of the worker's turn, which is behind, it would begin before its cause.
         if span.end_us > traced.content_us {
-            span.begin_us = span.begin_us.max(traced.content_us);
+            span.begin_later(traced.content_us);
         }
         notes.add(span);
     }

@@ -102,6 +102,22 @@ pub(super) fn handshake_us(r: &Request) -> u64 {
     secure.map_or(0, |secure| (u64::from(secure.handshake_ms.get()) * 1000).max(1))
 }
 
+/// Of a server, from the beginning of its span on.
+const FROM_ITS_BEGIN: [&str; 4] = ["sent_us", "connect_us", "header_us", "response_us"];
+
+impl Span {
+    /// It has begun at that time at the earliest, and what is counted from there with it.
+    pub(super) fn begin_later(&mut self, us: u64) {
+        let late = us.saturating_sub(self.begin_us);
+        self.begin_us += late;
+        for (name, n) in &mut self.notes {
+            if FROM_ITS_BEGIN.contains(name) {
+                *n = n.saturating_sub(late);
+            }
+        }
+    }
+}
+
 /// A server that was asked.
 pub(super) fn of_try(state: &UpstreamState) -> Span {
     let name = Name::Text(String::from_utf8_lossy(&state.peer).into_owned());
