@@ -285,13 +285,16 @@ fn words_of_the_command_line() {
     }
     let run = weir(dir, &["service", "run", "-p", "."]);
     assert!(run.code == 1 && run.stderr.contains("write \"service start\""), "{}", run.stderr);
+    let empty = weir(dir, &["service", "install", "-n", "weir-none", "-p", "."]);
+    assert!(empty.code == 1 && empty.stderr.contains("has conf"), "{}", empty.stderr);
+    std::fs::create_dir(dir.join("conf")).unwrap();
     for name in ["a/b", "a\\b", "", " a"] {
         let made = weir(dir, &["service", "install", "-n", name, "-p", "."]);
         assert!(made.code == 1 && made.stderr.contains("no name for a service"), "{}", made.stderr);
     }
     let none = weir(dir, &["service", "install", "-n", "weir-none", "-p", "none"]);
     assert!(none.code == 1 && none.stderr.contains("is no folder"), "{}", none.stderr);
-    std::fs::create_dir(dir.join("%TEMP%")).unwrap();
+    std::fs::create_dir_all(dir.join("%TEMP%/conf")).unwrap();
     let made = weir(dir, &["service", "install", "-n", "weir-none", "-p", "%TEMP%"]);
     assert!(made.code == 1 && made.stderr.contains("two percent signs"), "{}", made.stderr);
     // Wine has services of its own.
