@@ -69,9 +69,17 @@ pub fn cannot_build(root: &Path) -> Option<String> {
     kit(root).missing(kit::BUILDS)
 }
 
-/// What a program is built with that is tested, but not for its speed: without any of it some tests wait for too long.
-const DRAFT: [&str; 5] =
-    ["build", "--config", "profile.dev.opt-level=1", "--config", "profile.dev.debug=false"];
+/// What a program is built with that is tested, but not for its speed: without any of it some tests wait for too long. It is
+/// built once, mostly.
+const DRAFT: [&str; 7] = [
+    "build",
+    "--config",
+    "profile.dev.opt-level=1",
+    "--config",
+    "profile.dev.debug=false",
+    "--config",
+    "profile.dev.incremental=false",
+];
 
 /// Where it is then.
 fn drafted(root: &Path) -> PathBuf {
