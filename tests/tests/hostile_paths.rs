@@ -281,7 +281,12 @@ fn rules_are_not_lost_by_how_they_are_written() {
         .file("root/\u{dc}bung/a.txt", SECRET)
         .start();
     assert_eq!(server.get("/secret.txt").status, 403);
-    for (uri, is_one) in [("/%c3%9cbung/a.txt", true), ("/%c3%bcBUNG/a.txt", is_windows())] {
+    for (uri, is_one) in [
+        ("/%c3%9cbung/a.txt", true),
+        ("/%c3%bcBUNG/a.txt", is_windows()),
+        ("/%c3%9cbung/a.txt/%ff", true),
+        ("/%c3%bcbung/%ff", is_windows()),
+    ] {
         assert_eq!(server.get(uri).status, if is_one { 403 } else { 404 }, "{uri}");
     }
     // What is not looked for in full is not left out without a word.
@@ -411,7 +416,7 @@ fn scripts_are_what_their_names_say() {
         Next::Close
     });
     let conf = "events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/www;
-        location ^~ /administration/ { deny all; } location ~ \\.php { fastcgi_pass %%O%%;
+        location ^~ /administration/ { deny all; } rewrite ^/rw/(.*)_x(.*)$ /$1$2; location ~ \\.php { fastcgi_pass %%O%%;
             fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; } } }";
     let server = Setup::new(conf)
         .set("O", origin.address())
@@ -425,6 +430,7 @@ fn scripts_are_what_their_names_say() {
         ("/ADMINI~1/page.php", false),
         ("/ADMI~11Z/page.php", false),
         ("/administration/../index%3c.php", false),
+        ("/rw/none/.._x/index.php", false),
         ("/nul.php", false),
         ("/index.php%00", false),
     ] {

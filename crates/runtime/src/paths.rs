@@ -75,8 +75,14 @@ fn is_short(path: &str) -> bool {
 fn climbs(path: &str) -> bool {
     // What is below a folder that is not said yet is looked at when it is.
     let is_whole = names::is_whole(path.as_bytes());
-    is_whole && names::before_climbs(path).any(|end| !Path::new(&path[..end]).is_dir())
+    let is_none = |end: usize| !Path::new(&path[..end]).is_dir();
+    let mut climbs = names::before_climbs(path);
+    is_whole && (climbs.by_ref().take(PARTS_MAX).any(is_none) || climbs.next().is_some())
 }
+
+/// So many folders of a name are looked at; one with more is refused.
+#[cfg(windows)]
+const PARTS_MAX: usize = 64;
 
 /// A word that may be no path, of a program's line: the same bytes, whatever they would name.
 #[cfg(unix)]
@@ -189,8 +195,12 @@ fn is_odd_within(path: &[u8]) -> bool {
     if path.len() > 1 && path[..2].iter().all(is_slash) {
         return true;
     }
-    let ends = (1..=path.len()).filter(|at| path.get(*at).is_none_or(is_slash));
-    for end in ends {
+    // The system takes it away with what is before it, whether that is there or not.
+    if std::str::from_utf8(path).is_ok_and(|text| names::before_climbs(text).next().is_some()) {
+        return true;
+    }
+    let is_end = |at: &usize| path.get(*at).is_none_or(is_slash) && !is_slash(&path[at - 1]);
+    for end in (1..=path.len()).filter(is_end).take(PARTS_MAX) {
         let Ok(there) = checked(&path[..end]) else { return true };
         match there.metadata() {
             Ok(meta) if meta.is_dir() => {}

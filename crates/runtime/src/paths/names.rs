@@ -52,19 +52,31 @@ pub(super) fn short_form(path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A name as it is compared: in capital letters, one for one as the file system has them, and of the same length.
+/// A name as it is compared: letter for letter, of the same length, as far as it is text. Few letters have a partner of
+/// another length (`Ⱥ`); they stay what they are.
 pub fn caseless(name: &[u8]) -> Vec<u8> {
-    let capital = |c: char| {
-        let mut all = c.to_uppercase();
-        match (all.next(), all.next()) {
-            (Some(one), None) if one.len_utf8() == c.len_utf8() => one,
-            _ => c,
-        }
+    let alone = |c: char, mut others: Box<dyn Iterator<Item = char>>| match (
+        others.next(),
+        others.next(),
+    ) {
+        (Some(one), None) if one.len_utf8() == c.len_utf8() => one,
+        _ => c,
     };
-    match std::str::from_utf8(name) {
-        Ok(text) if !text.is_ascii() => text.chars().map(capital).collect::<String>().into_bytes(),
-        _ => name.to_ascii_uppercase(),
+    // Some have one capital for two small ones, and some a capital that only that knows.
+    let folded = |c: char| {
+        let c = alone(c, Box::new(c.to_uppercase()));
+        alone(c, Box::new(c.to_lowercase()))
+    };
+    if name.is_ascii() {
+        return name.to_ascii_lowercase();
     }
+    let mut out = Vec::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        let text: String = chunk.valid().chars().map(folded).collect();
+        out.extend_from_slice(text.as_bytes());
+        out.extend_from_slice(chunk.invalid());
+    }
+    out
 }
 
 /// Whether a name says the whole way: from a drive, or from its root.
@@ -346,7 +358,8 @@ mod tests {
         for name in ["/\u{17f}\u{212a}\u{130}\u{149}/\u{fb01}", "/a\u{e9}"] {
             assert_eq!(caseless(name.as_bytes()).len(), name.len(), "{name}");
         }
-        assert_eq!(caseless(b"/a\xff\xe9"), b"/A\xff\xe9");
+        assert!(alike("/\u{3c2}\u{1fb3}", "/\u{3c3}\u{1fbc}".as_bytes()));
+        assert_eq!(caseless(b"/A\xc3\x9c\xff\xe9"), b"/a\xc3\xbc\xff\xe9", "what is text of it");
     }
 
     #[test]
