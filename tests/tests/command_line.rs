@@ -36,6 +36,16 @@ fn mistakes_on_the_command_line() {
     assert!(signal.stderr.contains("invalid option: \"-s nosuch\""), "{}", signal.stderr);
 }
 
+/// A server is found by its configuration, of which nothing runs for that.
+#[test]
+fn nothing_runs_where_a_server_is_told_something() {
+    let conf = "pid the.pid; events {} http { init_by_lua_block { error('it ran') } }";
+    for word in ["stop", "quit", "reload", "reopen"] {
+        let said = run_cli(&["-s", word], conf).stderr;
+        assert!(said.contains("the.pid\" failed") && !said.contains("it ran"), "{word}: {said}");
+    }
+}
+
 #[test]
 fn global_directives_can_be_given() {
     let output = run_cli(&["-t", "-g", "worker_processes x;"], "events {}");

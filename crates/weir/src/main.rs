@@ -357,7 +357,8 @@ fn send_signal(paths: &Paths, name: &str) -> Result<(), String> {
         "upgrade" => Signal::Usr2,
         _ => return Err(format!("{}: invalid option: \"-s {name}\"\n", load::PROGRAM)),
     };
-    let loaded = load::load(paths, Mode::Test).map_err(|e| e.text)?;
+    // Code of a configuration is not to run for that: it may be what hangs.
+    let loaded = load::look(paths, Mode::Test).map_err(|e| e.text)?;
     let path = paths.pid_path(loaded.generation.global.get::<Global>());
     let path = path.ok_or_else(|| emerg("there is no pid file to find the process by"))?;
     let text = std::fs::read_to_string(&path)
