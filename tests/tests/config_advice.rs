@@ -80,6 +80,11 @@ fn a_forgotten_end_is_shown_where_it_is_missing() {
             "a backslash before a \";\" makes it part of the word",
         ),
         (
+            "events {}\nhttp {\n  root C:\\dir\\;\n  sendfile on;\n}",
+            "nginx.conf:3:8",
+            "a backslash before a \";\" makes it part of the word",
+        ),
+        (
             "events {}\nhttp {\n  server {\n    root /a\n  }\n}",
             "nginx.conf:4:10",
             "is a \";\" missing after \"/a\"?",

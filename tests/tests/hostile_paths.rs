@@ -431,6 +431,7 @@ fn scripts_are_what_their_names_say() {
         ("/ADMI~11Z/page.php", false),
         ("/administration/../index%3c.php", false),
         ("/rw/none/.._x/index.php", false),
+        ("/rw/none/.._x/index.php/%ff", false),
         ("/nul.php", false),
         ("/index.php%00", false),
     ] {

@@ -3,7 +3,7 @@
 use crate::shown;
 use weir_analytics::format::{Escape, Format};
 use weir_conf::{parse, Body, Directive, Loader, Options, Sources};
-use weir_runtime::paths::BACKSLASH_SEPARATES;
+use weir_runtime::paths::last_name;
 
 const COMBINED: &[u8] = b"combined";
 
@@ -35,7 +35,7 @@ impl LogFormats {
                 {
                     let is_option = |word: &[u8]| word.contains(&b'=');
                     let name = rest.first().filter(|w| !is_option(w)).copied();
-                    self.logs.push((base(path).to_vec(), name.unwrap_or(COMBINED).to_vec()));
+                    self.logs.push((last_name(path).to_vec(), name.unwrap_or(COMBINED).to_vec()));
                 }
                 _ => {}
             }
@@ -58,7 +58,7 @@ impl LogFormats {
     /// The format of a log: the one that is named, or that of the `access_log` that is called so; a rotated or
     /// compressed one has something behind its name. `None`: the configuration does not say.
     pub fn of(&self, path: &[u8], named: Option<&[u8]>) -> Result<Option<Format>, String> {
-        let file = base(path);
+        let file = last_name(path);
         let by_name = || {
             let mut logs: Vec<_> =
                 self.logs.iter().filter(|(log, _)| file.starts_with(log)).collect();
@@ -100,8 +100,4 @@ impl LogFormats {
             false => format!("it has {}", names.join(", ")),
         }
     }
-}
-
-fn base(path: &[u8]) -> &[u8] {
-    path.rsplit(|b| *b == b'/' || BACKSLASH_SEPARATES && *b == b'\\').next().unwrap_or(path)
 }

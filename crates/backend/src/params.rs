@@ -158,11 +158,11 @@ impl ParamPlan {
                 if let Some(condition) = item.condition {
                     condition.sent(r, value);
                 }
-                match item.if_not_empty && value.is_empty() {
-                    true => {}
-                    false if item.is_script => {
-                        put(&item.name, &[&weir_runtime::paths::script(value)])
-                    }
+                if item.if_not_empty && value.is_empty() {
+                    continue;
+                }
+                match item.is_script {
+                    true => put(&item.name, &[&weir_runtime::paths::script(value)]),
                     false => put(&item.name, &[value]),
                 }
             }

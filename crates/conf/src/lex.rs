@@ -6,6 +6,7 @@
 //! follow, and the `)` begins a new word.
 
 use crate::diagnostic::Diagnostic;
+use crate::messages;
 use crate::source::{FileId, Position, Span};
 use crate::tree::Word;
 
@@ -233,10 +234,9 @@ impl<'a> Lexer<'a> {
             .at(self.position(self.pos))
             .point(self.span(self.pos, self.pos + 1));
         match (byte, before) {
-            (b'}', Some(word)) if word.text.ends_with(b"\\;") => diagnostic.point(word.span).hint(
-                "a backslash before a \";\" makes it part of the word: write \"/\" between names"
-                    .to_owned(),
-            ),
+            (b'}', Some(word)) if word.text.ends_with(b"\\;") => {
+                diagnostic.point(word.span).hint(messages::SWALLOWED_END.to_owned())
+            }
             (b'}', Some(word)) => {
                 diagnostic.point(word.span).hint(format!("is a \";\" missing after \"{word}\"?"))
             }

@@ -4,6 +4,10 @@
 
 use std::fmt::Display;
 
+/// What is wrong with `alias C:\dir\;`.
+pub const SWALLOWED_END: &str =
+    "a backslash before a \";\" makes it part of the word: write \"/\" between names";
+
 pub fn unknown_directive(name: impl Display) -> String {
     format!("unknown directive \"{name}\"")
 }

@@ -32,11 +32,11 @@ impl Lexer<'_> {
                 }
                 b'}' => depth -= 1,
                 b'"' | b'\'' => {
-                    let open = at;
-                    at = self.short_string(open, byte)?;
-                    if self.text.get(at) == Some(&b'\n') && self.text[at - 1] != byte {
-                        cut_string = cut_string.or(Some(open));
+                    let (end, is_closed) = self.short_string(at, byte)?;
+                    if !is_closed {
+                        cut_string = cut_string.or(Some(at));
                     }
+                    at = end;
                     continue;
                 }
                 b'[' if self.long_bracket(at).is_some() => {
@@ -69,14 +69,14 @@ impl Lexer<'_> {
     }
 
     /// Past the closing quote. A string not closed on its line is Lua's error to report,
-    /// so the line's end closes it here.
-    fn short_string(&self, open: usize, quote: u8) -> Result<usize, Diagnostic> {
+    /// so the line's end closes it here, which is told.
+    fn short_string(&self, open: usize, quote: u8) -> Result<(usize, bool), Diagnostic> {
         let mut at = open + 1;
         while let Some(&byte) = self.text.get(at) {
             match byte {
                 b'\\' => at = self.escaped(at),
-                b'\n' => return Ok(at),
-                _ if byte == quote => return Ok(at + 1),
+                b'\n' => return Ok((at, false)),
+                _ if byte == quote => return Ok((at + 1, true)),
                 _ => {}
             }
             at += 1;
@@ -172,6 +172,13 @@ mod tests {
         for text in ["", " { } ", " \"abc", " '\\", " -- }"] {
             assert_eq!(raw(text), Err(end.to_owned()), "{text}");
         }
+        let hint = |text: &str| {
+            Lexer::new(text.as_bytes(), 0, false).raw_block().unwrap_err().hint.unwrap()
+        };
+        for text in ["s = 'abc }\n x()", "s = 'abc\\' }\n x()", "s = '\n { }"] {
+            assert_eq!(hint(text), "this string is not closed on its line", "{text}");
+        }
+        assert_eq!(hint("s = 'abc'\n { }"), "this block is not closed");
         assert_eq!(
             raw("s = [==[ }"),
             Err("Lua code block missing the closing long bracket \"]==]\"".to_owned())

@@ -28,11 +28,10 @@ pub(crate) fn in_line(r: &Request) -> &'static str {
 
 /// Whether the path is to be brought into its normal form.
 pub(crate) fn is_complex(r: &Request) -> bool {
-    let is_odd = || {
-        let path = r.head.path.of(&r.buf);
-        memchr::memchr(b'\\', path).is_some() || uri::has_odd_ends(path)
-    };
-    r.head.complex_uri || paths::BACKSLASH_SEPARATES && is_odd()
+    let path = || r.head.path.of(&r.buf);
+    r.head.complex_uri
+        || paths::BACKSLASH_SEPARATES && memchr::memchr(b'\\', path()).is_some()
+        || paths::CUTS_ENDS && uri::has_odd_ends(path())
 }
 
 /// Brings the path into its normal form.

@@ -76,7 +76,10 @@ impl RowTable {
         let before = if at == 0 { &d.name } else { &d.args[at - 1] };
         e.of_itself = true;
         e.span = Some(before.span);
-        e.hint = Some(format!("is a \";\" missing after \"{before}\"?"));
+        e.hint = Some(match before.text.ends_with(b"\\;") {
+            true => weir_conf::messages::SWALLOWED_END.to_owned(),
+            false => format!("is a \";\" missing after \"{before}\"?"),
+        });
     }
 
     fn unknown(&self, d: &Directive) -> Diagnostic {
@@ -233,8 +236,7 @@ impl Cf {
     /// The name of the file, without its folder, and the line in which a span begins.
     pub fn place(&self, span: Span) -> (Vec<u8>, usize) {
         let Some(file) = self.texts.get(span.file as usize) else { return (Vec::new(), 0) };
-        let is_end = |b: &u8| *b == b'/' || BACKSLASH_SEPARATES && *b == b'\\';
-        let name = file.path.rsplit(is_end).next().unwrap_or_default();
+        let name = weir_runtime::paths::last_name(&file.path);
         (name.to_vec(), file.line(span.start))
     }
 
@@ -310,7 +312,7 @@ impl Cf {
             let takes = format!("\"{}\" takes {}", row.name, row.arity.describe());
             let is_joined = d.args.iter().any(|word| word.text.windows(2).any(|w| w == b"\\;"));
             e.hint = Some(match is_joined {
-                true => format!("{takes}; a backslash before a \";\" makes it part of the word: write \"/\" between names"),
+                true => format!("{takes}; {}", weir_conf::messages::SWALLOWED_END),
                 false => takes,
             });
             return Err(e);

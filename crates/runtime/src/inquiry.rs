@@ -161,7 +161,8 @@ pub fn of_process(pid: u32, suffix: &str) -> io::Result<Option<PathBuf>> {
     let inode =
         |t: PathBuf| Some(t.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
     let inodes: Vec<String> = targets.filter_map(inode).collect();
-    let table = std::fs::read_to_string(format!("/proc/{pid}/net/unix"))?;
+    let table = machine::beginning(format!("/proc/{pid}/net/unix").as_ref(), TABLE_MAX_BYTES)?;
+    let table = String::from_utf8_lossy(&table);
     let mut bound = table.lines().filter_map(bound_to);
     let its =
         bound.find(|(inode, name)| name.ends_with(suffix) && inodes.iter().any(|i| i == inode));

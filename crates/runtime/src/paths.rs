@@ -101,6 +101,12 @@ pub const IGNORES_CASE: bool = cfg!(windows);
 pub const BACKSLASH_SEPARATES: bool = cfg!(windows);
 /// Whether dots and spaces at a name's end are not part of it.
 pub const CUTS_ENDS: bool = cfg!(windows);
+/// The last name of a path.
+pub fn last_name(path: &[u8]) -> &[u8] {
+    let is_end = |b: &u8| *b == b'/' || BACKSLASH_SEPARATES && *b == b'\\';
+    path.rsplit(is_end).next().unwrap_or(path)
+}
+
 /// Whether packages put a program's files where all programs have theirs (`/etc`, `/var`), which root alone may change.
 /// Windows: they are beside the program, and anybody may make `\etc`.
 pub const HAS_COMMON_FOLDERS: bool = cfg!(unix);
@@ -114,7 +120,7 @@ pub fn comparable(path: Vec<u8>) -> Vec<u8> {
     String::from_utf8_lossy(&path).replace('\\', "/").to_lowercase().into_bytes()
 }
 
-/// A name as it is compared where files have no case: of the same length, and one that is no text in ASCII alone.
+/// A name as it is compared where files have no case: of the same length.
 #[cfg(unix)]
 pub fn caseless(name: &[u8]) -> Vec<u8> {
     name.to_vec()
@@ -172,7 +178,8 @@ pub fn within(folder: &Path, name: &[u8]) -> PathBuf {
 }
 
 /// The path of a script that a program is told to run, or what names nothing where the system would take it for another
-/// than it says. What follows a file, or what is not there (a program on another machine has its own folders), is no name: `/index.php/File:x`.
+/// than it says. What follows a file (`/index.php/File:x`), or what is not there (a program on another machine has its
+/// own folders), is no name.
 #[cfg(unix)]
 #[inline]
 pub fn script(path: &[u8]) -> Cow<'_, [u8]> {
@@ -196,7 +203,7 @@ fn is_odd_within(path: &[u8]) -> bool {
         return true;
     }
     // The system takes it away with what is before it, whether that is there or not.
-    if std::str::from_utf8(path).is_ok_and(|text| names::before_climbs(text).next().is_some()) {
+    if names::before_climbs(&String::from_utf8_lossy(path)).next().is_some() {
         return true;
     }
     let is_end = |at: &usize| path.get(*at).is_none_or(is_slash) && !is_slash(&path[at - 1]);

@@ -2,8 +2,8 @@
 //! connections go to it.
 //!
 //! Unix: they are open in the new program, and variables of the environment have their numbers: `NGINX`, which is nginx's
-//! own, so that either may replace the other, one for the way, and one with the old program's number. Windows: the new program is handed them by its standard
-//! input.
+//! own, so that either may replace the other, one for the way, and one with the old program's number. Windows: the new
+//! program is handed them by its standard input.
 
 use crate::listen::Listener;
 use crate::packets::Packets;

@@ -4,7 +4,7 @@
 
 use crate::globals::Global;
 use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive};
-use weir_runtime::paths::BACKSLASH_SEPARATES;
+use weir_runtime::paths::last_name;
 
 /// By the names of their files, without `ngx_` and `_module`: what Weir has of nginx's dynamic modules and OpenResty's.
 const BUILT_IN: &[&str] = &[
@@ -67,10 +67,8 @@ pub fn set(cf: &mut Cf, d: &Directive) -> ConfResult {
         let e = d.error("is specified too late");
         return Err(e.hint("write it above the first block".to_string()));
     }
-    let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
-    let is_end = |c: char| c == '/' || BACKSLASH_SEPARATES && c == '\\';
-    let file = shown.rsplit(is_end).next().unwrap_or_default();
-    let module = file.strip_suffix(".so").unwrap_or(file).to_string();
+    let file = String::from_utf8_lossy(last_name(d.arg(0)));
+    let module = file.strip_suffix(".so").unwrap_or(&file).to_string();
     if cf.get::<Global>().loaded_modules.contains(&module) {
         return Err(d.bad(0, format!("module \"{module}\" is already loaded")));
     }

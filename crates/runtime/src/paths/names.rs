@@ -55,17 +55,16 @@ pub(super) fn short_form(path: &[u8]) -> Vec<u8> {
 /// A name as it is compared: letter for letter, of the same length, as far as it is text. Few letters have a partner of
 /// another length (`Ⱥ`); they stay what they are.
 pub fn caseless(name: &[u8]) -> Vec<u8> {
-    let alone = |c: char, mut others: Box<dyn Iterator<Item = char>>| match (
-        others.next(),
-        others.next(),
-    ) {
-        (Some(one), None) if one.len_utf8() == c.len_utf8() => one,
-        _ => c,
-    };
+    fn partner(c: char, mut others: impl Iterator<Item = char>) -> char {
+        match (others.next(), others.next()) {
+            (Some(one), None) if one.len_utf8() == c.len_utf8() => one,
+            _ => c,
+        }
+    }
     // Some have one capital for two small ones, and some a capital that only that knows.
     let folded = |c: char| {
-        let c = alone(c, Box::new(c.to_uppercase()));
-        alone(c, Box::new(c.to_lowercase()))
+        let c = partner(c, c.to_uppercase());
+        partner(c, c.to_lowercase())
     };
     if name.is_ascii() {
         return name.to_ascii_lowercase();

@@ -45,12 +45,8 @@ const LEAVES: Duration = Duration::from_secs(10);
 /// Where the system has its pipes.
 const PIPES: &str = r"\\.\pipe\";
 
-fn file_name(pid: u32) -> String {
-    format!("weir-{pid}.control")
-}
-
 fn path_of(pid: u32) -> PathBuf {
-    Path::new(PIPES).join(file_name(pid))
+    format!("{PIPES}weir-{pid}.control").into()
 }
 
 fn name_of(pid: u32) -> Vec<u16> {

@@ -302,7 +302,7 @@ fn tell(service: &Handle, code: u32) -> io::Result<()> {
     done(unsafe { ControlService(service.0, code, &mut status) })
 }
 
-/// Whether a service starts or ends. (Wine says the latter.)
+/// Whether a service just starts or ends. Wine has the second code for it.
 fn hears_nothing(e: &io::Error) -> bool {
     let code = e.raw_os_error().unwrap_or(0).unsigned_abs();
     matches!(code, ERROR_SERVICE_CANNOT_ACCEPT_CTRL | ERROR_INVALID_SERVICE_CONTROL)
